@@ -31,6 +31,7 @@ NAMES = (
     "kept write",
     "part write",
     "striped write",
+    "striped read",
     "missing",
 )
 
@@ -70,10 +71,11 @@ workload:
     - {{name: part write, first: 2, path: "/p-{{tester}}", transfer: upload, part: {{offset: 200kB, length: 500kB}},
        streams: 2, verify: adler32}}
     - {{name: striped write, first: 1, path: "/s-{{tester}}", transfer: upload, size: 1MB, stripes: 2, verify: adler32}}
+    - {{name: striped read, first: 2, streams: 2, stripes: 3, data: kept, verify: adler32, expect_bytes: {SIZE}B}}
     - {{name: missing, first: 1, path: /none}}
   values: {{k: {{uniform: [0, 2]}}}}
 load: {{testers: 2}}
-run: {{duration: 120s, until: {{transactions: 60}}, drain: 2s}}
+run: {{duration: 120s, until: {{transactions: 64}}, drain: 2s}}
 {REST}""",
     )
     rows = pq.read_table(lab.results() / "runs/0001/transactions.parquet").to_pylist()
@@ -83,7 +85,7 @@ run: {{duration: 120s, until: {{transactions: 60}}, drain: 2s}}
     assert {outcome for _, outcome, _ in errors} == {"error"}
     assert all(code in ("FTP 500", "FTP 550") for _, _, code in errors)
     read: dict[str, Any] = {
-        **dict.fromkeys(("plain", "blocks", "kept"), SIZE),
+        **dict.fromkeys(("plain", "blocks", "kept", "striped read"), SIZE),
         **dict.fromkeys(("rest", "rest in blocks"), SIZE - 1_000_000),
         **{"part": 100_000, "part in blocks": 600_000},
     }

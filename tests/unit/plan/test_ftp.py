@@ -101,7 +101,7 @@ def test_a_part_of_an_upload_and_a_restart_have_their_keys() -> None:
         ("mode: stream, data: kept", "data: kept needs mode: extended"),
         ("mode: stream, pipeline: 3", "pipeline: 3 needs mode: extended"),
         ("mode: stream, transfer: upload, size: 1MB, stripes: 1", "stripes: 1 needs mode: extended"),
-        ("stripes: 2", "stripes applies to uploads"),
+        ("stripes: 2, mode: stream", "stripes: 2 needs mode: extended"),
         ("transfer: upload, size: 1MB, streams: 9, stripes: 8", "streams times stripes must be at most 64"),
         ("pipeline: 101", "pipeline"),
         ("restart_at: 1kB, pipeline: 2", "restart_at cannot be combined with part or pipeline"),

@@ -52,6 +52,15 @@ pub fn extended_passive_port(text: &str) -> Result<u16, FtpProtocolError> {
     port().ok_or(FtpProtocolError::NoAddress)
 }
 
+/// The command that names the address at which the client listens once for each stripe of a striped
+/// transfer: SPOR (GFD.20). None for IPv6, for which there is no form. A server uses as many
+/// stripes as there are addresses, and more data servers than one only for several.
+pub fn striped_port_command(address: SocketAddr, stripes: u32) -> Option<String> {
+    let port = port_command(address);
+    let numbers = port.strip_prefix("PORT")?;
+    Some(format!("SPOR{}", numbers.repeat(stripes as usize)))
+}
+
 /// The command that names the address at which the client listens: PORT, or EPRT for IPv6.
 pub fn port_command(address: SocketAddr) -> String {
     let port = address.port();
@@ -129,6 +138,12 @@ mod tests {
             "EPRT |2|1080::8:800:200c:417a|5282|"
         );
         assert_eq!(command("132.235.1.2:6275"), "PORT 132,235,1,2,24,131");
+        let striped = |text: &str| striped_port_command(text.parse().unwrap(), 2);
+        assert_eq!(
+            striped("132.235.1.2:6275").unwrap(),
+            "SPOR 132,235,1,2,24,131 132,235,1,2,24,131"
+        );
+        assert_eq!(striped("[1080::8:800:200c:417a]:5282"), None);
     }
 
     #[test]

@@ -163,13 +163,32 @@ impl BlockReader {
 }
 
 /// Counts the connections of a transfer that have ended.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Ends {
     ended: u64,
-    expected: Option<u64>,
+    /// Of the stripes whose [`Block::EndOfFile`] has arrived.
+    expected: u64,
+    /// Stripes whose [`Block::EndOfFile`] has not arrived.
+    stripes: u64,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self::of_stripes(1)
+    }
 }
 
 impl Ends {
+    /// Of a file that arrives in `stripes` parts. Each has connections of its own, and a block that
+    /// states their number (seen with version 13.24 of the server).
+    pub fn of_stripes(stripes: u64) -> Self {
+        Self {
+            ended: 0,
+            expected: 0,
+            stripes,
+        }
+    }
+
     /// A connection has sent [`Block::EndOfData`].
     pub fn add(&mut self) -> Result<(), FtpProtocolError> {
         self.ended += 1;
@@ -179,29 +198,33 @@ impl Ends {
     /// [`Block::EndOfFile`] has arrived. `max`: the largest number of connections that there can
     /// be.
     pub fn expect(&mut self, connections: u64, max: u64) -> Result<(), FtpProtocolError> {
-        if self.expected.replace(connections).is_some() {
-            return Err(FtpProtocolError::Block("two blocks end the file"));
-        }
-        if connections == 0 || connections > max {
+        let Some(stripes) = self.stripes.checked_sub(1) else {
+            return Err(FtpProtocolError::Block(
+                "more blocks end the file than were expected",
+            ));
+        };
+        let expected = self.expected.checked_add(connections);
+        let Some(expected) = expected.filter(|&sum| connections > 0 && sum <= max) else {
             return Err(FtpProtocolError::Block(
                 "the number of connections is not possible",
             ));
-        }
+        };
+        (self.stripes, self.expected) = (stripes, expected);
         self.check()
     }
 
     /// Whether the whole file has arrived.
     pub fn is_complete(&self) -> bool {
-        self.expected == Some(self.ended)
+        self.stripes == 0 && self.ended == self.expected
     }
 
     fn check(self) -> Result<(), FtpProtocolError> {
-        match self.expected {
-            Some(expected) if self.ended > expected => Err(FtpProtocolError::Block(
+        if self.stripes == 0 && self.ended > self.expected {
+            return Err(FtpProtocolError::Block(
                 "more connections have ended than the block at the end of the file states",
-            )),
-            _ => Ok(()),
+            ));
         }
+        Ok(())
     }
 }
 
@@ -288,6 +311,24 @@ mod tests {
         late.add().unwrap();
         late.add().unwrap();
         assert!(late.expect(1, 4).is_err());
+    }
+
+    #[test]
+    fn each_stripe_announces_its_own_connections() {
+        let mut ends = Ends::of_stripes(2);
+        ends.expect(2, 4).unwrap();
+        ends.add().unwrap();
+        ends.add().unwrap();
+        assert!(!ends.is_complete(), "the other stripe has announced nothing yet");
+        ends.add().unwrap();
+        ends.expect(2, 4).unwrap();
+        assert!(!ends.is_complete());
+        ends.add().unwrap();
+        assert!(ends.is_complete());
+        assert!(ends.expect(1, 4).is_err());
+        let mut many = Ends::of_stripes(2);
+        many.expect(3, 4).unwrap();
+        assert!(many.expect(2, 4).is_err());
     }
 
     #[test]

@@ -12,7 +12,9 @@ mod checksum;
 mod error;
 mod reply;
 
-pub use address::{extended_passive_port, passive_port, port_command, striped_passive_addresses};
+pub use address::{
+    extended_passive_port, passive_port, port_command, striped_passive_addresses, striped_port_command,
+};
 pub use block::{Block, BlockReader, CLOSE, END_OF_DATA, END_OF_FILE, Ends, HEADER, header};
 pub use checksum::{Checksum, ChecksumKind};
 pub use error::{FtpProtocolError, MAX_REPLY};

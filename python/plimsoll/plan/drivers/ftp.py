@@ -120,8 +120,6 @@ def _check_download(section: FtpSection, at: KeyPath, mode: str, context: Contex
         context.wrong(
             (*at, "size"), "size is that of an upload; give expect_bytes for the size of a download"
         )
-    if section.stripes is not None:
-        context.wrong((*at, "stripes"), "stripes applies to uploads: one data server sends a download")
     if section.verify == "md5" and mode == "extended":
         context.wrong(
             (*at, "verify"),

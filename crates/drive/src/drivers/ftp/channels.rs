@@ -11,33 +11,32 @@ pub(super) enum Channels {
     Receiving {
         listener: Listener,
         streams: Vec<Stream>,
-        /// Largest number of connections.
-        max: usize,
+        shape: Shape,
     },
     /// The tester sends on these connections.
-    Sending {
-        streams: Vec<Stream>,
-        /// Number of connections to each data server, and largest number of data servers.
-        shape: (u32, Option<u32>),
-    },
+    Sending { streams: Vec<Stream>, shape: Shape },
 }
 
+/// Number of connections to each data server or of each stripe, and number of these of a striped
+/// transfer (see [`super::settings::Operation`]).
+pub(super) type Shape = (u32, Option<u32>);
+
 impl Channels {
-    /// Connections on which up to `max` streams are received; none if these are others, or if the
-    /// server has closed one. They are closed then.
-    pub(super) fn receiving(channels: Option<Self>, max: usize) -> Option<(Listener, Vec<Stream>)> {
+    /// Connections on which a file of this shape is received; none if these have another one, or if
+    /// the server has closed one. They are closed then.
+    pub(super) fn receiving(channels: Option<Self>, shape: Shape) -> Option<(Listener, Vec<Stream>)> {
         match channels? {
             Self::Receiving {
                 listener,
                 streams,
-                max: found,
-            } if found == max && is_open(&streams) => Some((listener, streams)),
+                shape: found,
+            } if found == shape && is_open(&streams) => Some((listener, streams)),
             _ => None,
         }
     }
 
     /// Connections of this shape to which a file is sent; none as for [`Self::receiving`].
-    pub(super) fn sending(channels: Option<Self>, shape: (u32, Option<u32>)) -> Option<Vec<Stream>> {
+    pub(super) fn sending(channels: Option<Self>, shape: Shape) -> Option<Vec<Stream>> {
         match channels? {
             Self::Sending {
                 streams,

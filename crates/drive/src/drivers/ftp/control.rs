@@ -160,14 +160,20 @@ impl Control {
         Ok(addresses)
     }
 
-    /// Names the address at which the tester listens.
+    /// Names the address at which the tester listens, once for each stripe of a striped transfer.
     pub(super) async fn listens_at(
         &mut self,
         io: &Io,
         address: SocketAddr,
+        stripes: Option<u32>,
         attempt: &mut Attempt,
     ) -> Result<(), TransferError> {
-        let command = ftp::port_command(address);
+        let command = match stripes {
+            None => ftp::port_command(address),
+            Some(stripes) => {
+                ftp::striped_port_command(address, stripes).ok_or_else(TransferError::not_ipv4)?
+            }
+        };
         let reply = self.ask(io, command.as_bytes(), attempt).await?;
         succeeded(Outcome::Error, reply)?;
         Ok(())

@@ -6,7 +6,7 @@ use std::task::Poll;
 use plimsoll_model::Outcome;
 use plimsoll_wire::ftp::{Block, BlockReader, Checksum, ChecksumKind, Ends, FtpProtocolError};
 
-use super::channels::Channels;
+use super::channels::{Channels, Shape};
 use super::control::{Control, MAX_READS, succeeded};
 use super::error::TransferError;
 use super::settings::{Mode, Operation};
@@ -58,6 +58,7 @@ struct Download {
     /// All connections so far, in the order of their beginning.
     connections: Vec<DataConnection>,
     max_connections: usize,
+    shape: Shape,
     /// Number of connections that were opened for this transaction.
     opened: usize,
     /// Offset of the first block.
@@ -106,10 +107,12 @@ impl Download {
         attempt: &mut Attempt,
     ) -> Result<Self, TransferError> {
         let max_connections = operation.max_connections();
+        let shape = operation.shape();
         let mut download = Self {
             listener: None,
             connections: Vec::new(),
             max_connections,
+            shape,
             opened: 0,
             first_offset: operation.first_offset(),
             file: FileInProgress::default(),
@@ -117,10 +120,7 @@ impl Download {
             is_confirmed: false,
             is_broken: false,
         };
-        let kept = Channels::receiving(
-            control.channels.take().filter(|_| operation.is_kept),
-            max_connections,
-        );
+        let kept = Channels::receiving(control.channels.take().filter(|_| operation.is_kept), shape);
         match (operation.mode, kept) {
             (Mode::Stream, _) => {
                 let address = control.passive(io, attempt).await?;
@@ -139,7 +139,9 @@ impl Download {
             (Mode::Extended, None) => {
                 let listener = Listener::bind(io, control.local);
                 let listener = listener.map_err(|error| Failure::connecting(&error))?;
-                control.listens_at(io, listener.address(), attempt).await?;
+                control
+                    .listens_at(io, listener.address(), operation.stripes, attempt)
+                    .await?;
                 download.listener = Some(listener);
             }
         }
@@ -158,6 +160,7 @@ impl Download {
     /// Begins the next file, with those of its bytes that were already read.
     fn begin(&mut self, verify: Option<ChecksumKind>) -> Result<(), TransferError> {
         self.file.checksum = verify.map(Checksum::new);
+        self.file.ends = Ends::of_stripes(self.shape.1.unwrap_or(1).into());
         self.is_confirmed = false;
         // The server has closed the others.
         self.connections
@@ -188,7 +191,7 @@ impl Download {
                 .into_iter()
                 .map(|connection| connection.stream)
                 .collect(),
-            max: self.max_connections,
+            shape: self.shape,
         })
     }
 

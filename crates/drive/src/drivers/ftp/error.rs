@@ -22,12 +22,6 @@ pub enum FtpError {
         /// What needs them.
         what: &'static str,
     },
-    /// A striped download.
-    #[error("stripes of operation {operation}: stripes applies to uploads")]
-    Stripes {
-        /// Index of the operation, from 0.
-        operation: usize,
-    },
     /// The number of files of a transaction is not possible.
     #[error("paths of operation {operation}: expected 1 to {max} files, got {found}")]
     FileCount {
@@ -141,6 +135,17 @@ impl TransferError {
         Self {
             message: format!("the server names {found} data servers, more than stripes: {max}"),
             ..Failure::error("bad response").into()
+        }
+    }
+
+    /// A striped download is requested of a server without an IPv4 address.
+    pub(super) fn not_ipv4() -> Self {
+        Self {
+            outcome: Outcome::Error,
+            code: Cow::Borrowed("not ipv4"),
+            message: "a striped transfer needs a server with an IPv4 address: remove stripes".to_owned(),
+            is_usable: true,
+            is_closed: false,
         }
     }
 

@@ -6,7 +6,8 @@
 //! connections, which the sender opens: for a download the tester listens (PORT, or EPRT), and the
 //! server opens up to `streams` connections. With `data: kept`, they are used for the next transfer
 //! in the same direction, too; otherwise every transaction has new ones. With `stripes`, an upload
-//! has `streams` connections to each data server (SPAS).
+//! has `streams` connections to each data server (SPAS), and a download as many for each stripe
+//! (SPOR); the server distributes the stripes to its data servers.
 //!
 //! A transaction transfers a file, a part of it (ERET P, ESTO A), the rest of it (REST), or several
 //! files. Their commands are sent at once, and the files follow each other on the same data

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::FtpError;
+use super::channels::Shape;
 use super::content::Content;
 use crate::driver::Setup;
 use crate::drivers::connection::Connection;
@@ -125,7 +126,8 @@ pub(super) struct Operation {
     pub(super) mode: Mode,
     /// Number of data connections, to each data server of a striped transfer.
     pub(super) streams: u32,
-    /// Maximum number of data servers; none: the transfer is not striped.
+    /// Of an upload, the largest number of data servers; of a download, the number of stripes that
+    /// the server distributes to its data servers. None: not striped.
     pub(super) stripes: Option<u32>,
     /// Whether the data connections are kept for the next transaction.
     pub(super) is_kept: bool,
@@ -275,9 +277,6 @@ impl RequestSettings {
             }
         }
         let is_download = self.transfer == Direction::Download;
-        if is_download && self.stripes.is_some() {
-            return Err(FtpError::Stripes { operation });
-        }
         if is_download && matches!(self.verify, Some(Verify::Md5)) && self.mode == Mode::Extended {
             return Err(FtpError::Order { operation });
         }
@@ -310,6 +309,11 @@ impl RequestSettings {
 }
 
 impl Operation {
+    /// Of the data connections.
+    pub(super) fn shape(&self) -> Shape {
+        (self.streams, self.stripes)
+    }
+
     /// Maximum number of data connections of a transfer.
     pub(super) fn max_connections(&self) -> usize {
         (self.streams * self.stripes.unwrap_or(1)) as usize

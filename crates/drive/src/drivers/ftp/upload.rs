@@ -30,7 +30,7 @@ pub(super) async fn upload(
     attempt: &mut Attempt,
 ) -> Result<Transferred, TransferError> {
     control.set_mode(io, operation.mode, None, attempt).await?;
-    let shape = (operation.streams, operation.stripes);
+    let shape = operation.shape();
     let kept = Channels::sending(control.channels.take().filter(|_| operation.is_kept), shape);
     let opened = kept.is_none();
     let streams = if let Some(streams) = kept {

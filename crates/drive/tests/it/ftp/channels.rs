@@ -115,6 +115,20 @@ fn a_striped_transfer_uses_all_data_servers() {
 }
 
 #[test]
+fn a_striped_download_has_connections_for_each_stripe() {
+    let mut wanted = kept(request(2));
+    wanted["stripes"] = json!(3);
+    wanted["verify"] = json!("adler32");
+    wanted["expect_bytes"] = json!(10_000);
+    let (ran, commands) = run_recorded(wanted, 2, 10_000);
+    assert_eq!(ran.results(), [(Outcome::Ok, ""); 2], "{:?}", ran.notes);
+    assert_eq!(commands[2].split(' ').count(), 4, "{}", commands[2]);
+    assert!(commands[2].starts_with("SPOR 127,0,0,1,"));
+    assert_eq!(ran.metric("ftp_streams"), [6.0; 2]);
+    assert_eq!(ran.metric("ftp_new_streams"), [6.0, 0.0]);
+}
+
+#[test]
 fn data_connections_that_the_server_has_closed_are_replaced() {
     // The server announces the end of its connections, or closes them without that.
     for announced in [true, false] {

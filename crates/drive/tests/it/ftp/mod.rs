@@ -21,6 +21,7 @@ struct Session {
     passive: Vec<TcpListener>,
     port: u16,
     streams: usize,
+    stripes: usize,
     extended: bool,
     restart: usize,
     /// Data connections of the last transfer in extended block mode.
@@ -36,6 +37,7 @@ impl Session {
             passive: Vec::new(),
             port: 0,
             streams: 1,
+            stripes: 1,
             extended: false,
             restart: 0,
             kept: Vec::new(),
@@ -97,8 +99,12 @@ impl Session {
                 self.restart = rest.trim_start_matches("0-").parse().unwrap();
                 self.reply("350 restart");
             }
-            "PORT" => {
+            "PORT" | "SPOR" => {
                 self.kept.clear();
+                let addresses: Vec<&str> = rest.split(' ').collect();
+                assert!(addresses.iter().all(|&address| address == addresses[0]));
+                self.stripes = addresses.len();
+                let rest = addresses[0];
                 let numbers: Vec<u16> = rest.split(',').map(|number| number.parse().unwrap()).collect();
                 assert_eq!(numbers[..4], [127, 0, 0, 1]);
                 self.port = numbers[4] << 8 | numbers[5];
@@ -119,19 +125,22 @@ impl Session {
         }
         let mut streams = std::mem::take(&mut self.kept);
         if streams.is_empty() {
-            streams = (0..self.streams).map(|_| self.connect()).collect();
+            let count = self.streams * self.stripes;
+            streams = (0..count).map(|_| self.connect()).collect();
         }
         let blocks: Vec<&[u8]> = data.chunks(block).collect();
         let begin = std::mem::take(&mut self.restart);
         for (index, bytes) in blocks.iter().enumerate().rev() {
             let head = header(0, bytes.len() as u64, (begin + index * block) as u64);
-            let stream = &mut streams[index % self.streams];
+            let count = streams.len();
+            let stream = &mut streams[index % count];
             stream.write_all(&head).unwrap();
             stream.write_all(bytes).unwrap();
         }
         let count = self.streams as u64;
         for (index, stream) in streams.iter_mut().enumerate() {
-            let last = if index == 0 {
+            // Each stripe ends with the number of its own connections.
+            let last = if index % self.streams == 0 {
                 header(0x48 | self.last, 0, count)
             } else {
                 header(8 | self.last, 0, 0)
