@@ -22,6 +22,10 @@ from plimsoll.analyse.stats.interval import Interval
 from plimsoll.errors import BadInput
 
 
+class NoCell(BadInput):
+    """No cell with a valid run has the levels."""
+
+
 @dataclass(frozen=True, slots=True)
 class Study:
     """A summary as a template sees it. Levels are given by the names of factors; they must select what they name."""
@@ -29,7 +33,7 @@ class Study:
     summary: Summary
 
     def cells(self, **levels: object) -> list[Cell]:
-        """Cells with these levels. A list of levels selects any of them. Raises BadInput if there is none."""
+        """Cells with these levels. A list of levels selects any of them. Raises NoCell if there is none."""
         wanted = {
             name: [str(each) for each in level] if isinstance(level, list) else [str(level)]
             for name, level in levels.items()
@@ -40,7 +44,7 @@ class Study:
             if cell.runs and all(cell.levels.get(name) in allowed for name, allowed in wanted.items())
         ]
         if not found:
-            raise BadInput(f"{self.summary.study}: no cell with a valid run has the levels {levels}")
+            raise NoCell(f"{self.summary.study}: no cell with a valid run has the levels {levels}")
         return found
 
     def cell(self, **levels: object) -> Cell:
@@ -71,6 +75,34 @@ class Study:
     def row(self, metric: str, factor: str, *order: object, **levels: object) -> str:
         """The figures at levels of one factor, in this order: `176 ± 11, 72.0 ± 4.0 MB/s`."""
         return _with_one_unit([self.figure(metric, **levels, **{factor: level}) for level in order], ", ")
+
+    def table(self, metric: str, down: str, across: str, **levels: object) -> str:
+        """A Markdown table of a metric: the levels of `down` by those of `across`, in the order of the design.
+
+        The unit is in the first field if all figures have the same. A dash: no valid run, or not in the design.
+        Raises BadInput if `levels` leave more than one cell for a field.
+        """
+        known = self.cells(**levels)
+        rows, columns = (list(dict.fromkeys(cell.levels[name] for cell in known)) for name in (down, across))
+        fields = [
+            [self._field(metric, {**levels, down: row, across: column}) for column in columns] for row in rows
+        ]
+        units = {
+            field.rpartition(wording.SPACE)[2] for line in fields for field in line if wording.SPACE in field
+        }
+        unit = units.pop() if len(units) == 1 else ""
+        lines = [[f"{down}{unit and f' ({unit})'}", *(f"{across} {column}" for column in columns)]]
+        lines += [
+            [row, *(_without(field, unit) for field in line)] for row, line in zip(rows, fields, strict=True)
+        ]
+        lines.insert(1, ["---"] * len(lines[0]))
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def _field(self, metric: str, levels: Mapping[str, object]) -> str:
+        try:
+            return self.figure(metric, **levels)
+        except NoCell:
+            return wording.UNKNOWN
 
     def span(self, metric: str, **levels: object) -> str:
         """The least and the greatest mean over cells: `102 MB/s to 118 MB/s`."""
@@ -105,6 +137,10 @@ class Study:
     def requests(self) -> str:
         """Number of successful requests of all valid runs."""
         return wording.count(self.summary.requests)
+
+
+def _without(field: str, unit: str) -> str:
+    return field.removesuffix(wording.SPACE + unit) if unit else field
 
 
 def _with_one_unit(figures: Sequence[str], separator: str) -> str:

@@ -51,6 +51,23 @@ def test_figures_have_their_intervals_and_units() -> None:
     assert STUDY.requests() == "1,234"
 
 
+def test_a_table_has_the_levels_of_two_factors() -> None:
+    assert STUDY.table(BYTES, "zip", "testers").splitlines() == [
+        "| zip (MB/s) | testers 7 |",
+        "| --- | --- |",
+        "| 0 | 176 ± 11 |",
+        "| 5 | 44.0 ± 4.4 |",
+    ]
+    other = replace(
+        SUMMARY, cells=[*SUMMARY.cells, replace(SUMMARY.cells[0], levels={"zip": "1", "testers": "8"})]
+    )
+    assert Study(other).table(RATE, "zip", "testers").splitlines()[2:] == [
+        "| 0 | 40.0 | – |",
+        "| 5 | – | – |",
+        "| 1 | – | 40.0 |",
+    ]
+
+
 def test_a_ratio_adds_the_squares_of_both_widths_on_the_logarithmic_scale() -> None:
     half = math.log(1.1)
     one = Interval(2.0, 2.0 / 1.1, 2.0 * 1.1)
