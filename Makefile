@@ -94,6 +94,7 @@ wheel: setup
 # Debian packages that tests drive: where apt-get may not be used, those tests are skipped and say so.
 system:
 	@scripts/system-packages
+	@scripts/python-servers $(PYTHON)
 
 bench: setup
 	$(BIN)/python bench/run.py

@@ -1,5 +1,6 @@
 """The file catalogue over PostgreSQL: queries in sessions beside `pgbench -M prepared` with a select of one row, and
-insertions in bulk of 1,000 beside a `COPY` of the same rows. `python bench/catalogue.py [--rounds 5] [--seconds 10]`
+insertions in bulk of 1,000 beside a `COPY` of the same rows. `python bench/catalogue.py [--rounds 5] [--seconds 10]`.
+With `--logic database`, functions of PostgreSQL carry out the operations.
 
 Server, catalogue and load generator share the cores of this machine, with pgbench and with Plimsoll alike. The server
 is a temporary one of `pg_virtualenv` (Debian: postgresql-common) with its defaults, except for `shared_buffers`.
@@ -56,9 +57,9 @@ def load(entries: int) -> None:
 
 
 @contextmanager
-def served() -> Iterator[str]:
+def served(logic: str) -> Iterator[str]:
     """A catalogue over the database; gives its address."""
-    config = json.dumps({"database": url(), "threads": 40})
+    config = json.dumps({"database": url(), "threads": 40, "logic": logic})
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(config)
         file.flush()
@@ -155,10 +156,10 @@ def show(title: str, contenders: Mapping[str, Callable[[], parts.Measured]], rou
     print("\n".join(parts.table(found, next(iter(contenders)), unit)), flush=True)
 
 
-def measure(entries: int, rounds: int, seconds: float, clients: Sequence[int]) -> None:
+def measure(entries: int, rounds: int, seconds: float, clients: Sequence[int], logic: str) -> None:
     """Queries, then insertions, which make the tables larger."""
     load(entries)
-    with served() as address:
+    with served(logic) as address:
         for number in clients:
             given = partial(of_catalogue, address, entries, number, seconds)
             contenders = {
@@ -183,6 +184,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--sessions", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--logic", choices=["server", "database"], default="server")
     args = parser.parse_args()
     if shutil.which("pg_virtualenv") is None or shutil.which("pgbench") is None:
         sys.exit("pg_virtualenv or pgbench is missing: apt-get install postgresql postgresql-common")
@@ -190,7 +192,7 @@ def main() -> None:
         options = [word for option in OPTIONS for word in ("-o", option)]
         words = ["pg_virtualenv", *options, sys.executable, *sys.argv]
         os.execvp(words[0], words)
-    measure(args.entries, args.rounds, args.seconds, args.sessions)
+    measure(args.entries, args.rounds, args.seconds, args.sessions, args.logic)
 
 
 if __name__ == "__main__":

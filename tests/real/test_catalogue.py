@@ -23,6 +23,11 @@ OPERATIONS = ", ".join(
         "{name: chmod, weight: 1, operation: chmod}",
         "{name: list, weight: 1, operation: list}",
         "{name: forbidden, weight: 1, operation: forbidden}",
+        "{name: link, weight: 1, operation: link}",
+        "{name: by link, weight: 1, by: link, bulk: 5}",
+        "{name: set ACL, weight: 1, operation: set-acl}",
+        "{name: get ACL, weight: 1, operation: get-acl}",
+        "{name: forbidden ACL, weight: 1, operation: forbidden-acl}",
     )
 )
 
@@ -103,6 +108,27 @@ def test_soap_messages_over_https(lab: Lab, place: Path, connection: str) -> Non
     found = run(lab, place, experiment(OPERATIONS, section, ", protocol: soap, security: tls"))
     assert_all_are_correct(found)
     assert (service(found, "files")["counters"]["handshakes"] == 2) == (connection == "kept")
+
+
+def test_every_operation_over_mariadb(lab: Lab, place: Path) -> None:
+    needs("mariadb")
+    found = run(lab, place, experiment(OPERATIONS, ", verify: 100%", database="mariadb"))
+    assert_all_are_correct(found)
+    assert service(found, "files")["counters"]["database_errors"] == 0
+
+
+@pytest.mark.parametrize("protocol", ["stateful", "soap"])
+def test_functions_of_postgres_carry_out_insertions_queries_and_deletions(
+    lab: Lab, place: Path, protocol: str
+) -> None:
+    needs("postgres")
+    service_keys = f", logic: database, protocol: {protocol}"
+    found = run(lab, place, experiment(OPERATIONS, ", verify: 100%", service_keys, database="postgres"))
+    assert_all_are_correct(found)
+    counters = service(found, "files")["counters"]
+    # Queries by links are carried out by the service.
+    assert counters["database_errors"] == 0
+    assert counters["function_calls"] > counters["function_fallbacks"] > 0
 
 
 @pytest.mark.long

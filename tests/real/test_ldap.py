@@ -83,6 +83,26 @@ def test_searches_are_counted_by_both_sides(lab: Lab, place: Path) -> None:
     assert record(lab)["services"][0]["version"].startswith("2.")
 
 
+@pytest.mark.parametrize(
+    ("service_keys", "section"),
+    [
+        (", protocol: ldaps", ""),
+        (", protocol: ldaps, tls: {clients: required}", ", bind: external"),
+        (", tls: {clients: optional}", ", start_tls: true, bind: external, connection: per-request"),
+    ],
+)
+def test_the_service_makes_the_certificates_of_server_and_testers(
+    service_keys: str, section: str, lab: Lab, place: Path
+) -> None:
+    needs("slapd")
+    found = run(lab, place, experiment(f"{{name: one, {ONE}}}", section, service=service_keys))
+    (result,) = found["runs"]
+    assert (result["transactions"], result["errors"]) == (40, 0)
+    config = stored(lab, "index", "config")
+    assert ("TLSVerifyClient demand" in config) == ("required" in service_keys)
+    assert ("TLSVerifyClient" in config) == ("external" in section)
+
+
 @dataclass(frozen=True)
 class Directory:
     """An slapd of the test, with the same site, and files of certificates below `place`."""

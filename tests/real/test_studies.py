@@ -21,6 +21,7 @@ from tests.conftest import ROOT, Lab, missing
 from tests.real.slurm import needs_slurm
 from tests.real.test_gram import needs_gram
 from tests.real.test_limits import require
+from tests.real.test_rucio import needs_rucio
 from tests.real.test_services import needs
 from tests.real.test_storage import needs as needs_storage
 from tests.real.test_testbed import needs_testbeds
@@ -52,7 +53,7 @@ NOT_COMPARED = {
     "replication/02-near-far": {"db": "the writer sends updates, which are not counted as queries"},
     **{
         f"catalogues/{each}": {"db": "the statements of a catalogue for one operation are not counted"}
-        for each in ("01-local", "02-security", "03-far", "04-protocols")
+        for each in ("01-local", "02-security", "03-far", "04-protocols", "05-databases", "06-rucio")
     },
     "frontier/32-writers-cost": {"db": "the writers send updates, which are not counted as queries"},
 }
@@ -150,6 +151,8 @@ def test_a_study_in_its_quick_form_ends_with_an_answer(study: Path, lab: Lab, tm
     needs(*sorted(kinds))
     for kind in sorted(set(re.findall(r"kind: (gridftp|xrootd)", study.read_text(encoding="utf-8")))):
         needs_storage(kind)
+    if "kind: rucio" in study.read_text(encoding="utf-8"):
+        needs_rucio()
     if is_of_jobs(study):
         needs_gram()
         needs_slurm()

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use plimsoll_model::Endpoint;
 use plimsoll_wire::sql::AddressError;
 
+use crate::drivers::broker::BrokerError;
 use crate::drivers::catalogue::CatalogueError;
 use crate::drivers::exec::ExecError;
 use crate::drivers::frontier::FrontierError;
@@ -83,6 +84,9 @@ pub enum SetupError {
     /// An error of the driver `frontier`.
     #[error(transparent)]
     Frontier(#[from] FrontierError),
+    /// An error of the driver `broker`.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
     /// An error of the driver `catalogue`.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),

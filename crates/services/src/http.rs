@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use memchr::memchr;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -27,9 +27,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum time for a request body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time for a client to read one piece (at most about 100 kB) of a response.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time between requests, longer than usual think times.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Maximum time and number of bytes that are read after a rejected request. Otherwise the close
 /// would reset the connection before the client has read the response.
 const LINGER: (Duration, usize) = (Duration::from_secs(2), 4 * 1024 * 1024);
@@ -401,18 +401,24 @@ impl HttpConnection {
             ..Response::text(status)
         };
         self.respond(&head, &response, text.as_bytes()).await;
-        let _ = self.stream.shutdown().await;
-        let mut remaining = LINGER.1;
-        let mut scratch = vec![0; 16 * 1024];
-        let drain = async {
-            while let Ok(read @ 1..) = self.stream.read(&mut scratch).await
-                && remaining > 0
-            {
-                remaining = remaining.saturating_sub(read);
-            }
-        };
-        let _ = timeout(LINGER.0, drain).await;
+        close_refused(&mut self.stream).await;
     }
+}
+
+/// Closes a connection whose client may still be sending a request that was refused, so that it
+/// can read the reason.
+pub(crate) async fn close_refused<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) {
+    let _ = stream.shutdown().await;
+    let mut remaining = LINGER.1;
+    let mut scratch = vec![0; 16 * 1024];
+    let drain = async {
+        while let Ok(read @ 1..) = stream.read(&mut scratch).await
+            && remaining > 0
+        {
+            remaining = remaining.saturating_sub(read);
+        }
+    };
+    let _ = timeout(LINGER.0, drain).await;
 }
 
 pub(crate) fn reason(status: u16) -> &'static str {

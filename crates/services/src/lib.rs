@@ -14,7 +14,7 @@
 //! | [`delay`] | c servers and one queue with random service times: M/M/c, whose response time is known from theory |
 //! | [`frontier`] | the `FroNtier` gateway to `SQLite`, `PostgreSQL` and `MariaDB` |
 //! | [`broker`] | a simulated grid, and decision points that choose sites for its jobs under usage policies |
-//! | [`catalogue`] | a file catalogue over `SQLite` and `PostgreSQL` |
+//! | [`catalogue`] | a file catalogue over `SQLite`, `PostgreSQL` and `MariaDB` |
 //!
 //! [`data`] writes the tables that `frontier` (and any other client of these databases) reads.
 

@@ -28,7 +28,7 @@ services:                         # started for the experiment, in this order, a
 # ---- requests ------------------------------------------------------------------------------------------------------
 
 workload:
-  driver: http                    # also: frontier, sql, ldap, catalogue, ftp, tcp, exec (any program), replay, null
+  driver: http                    # also: frontier, sql, ldap, catalogue, broker, ftp, tcp, exec, replay, null
   target: web                     # a service, one of targets, or a URL
   timeout: 10s
   # on_error: continue            # default: continue, pause after a failed connection; or backoff, stop-tester

@@ -16,6 +16,7 @@ from plimsoll.plan.services.section import SentBytes
 from plimsoll.plan.services.table import SERVICE_KINDS
 
 COUNTED_DRIVERS: Final = {
+    "broker": "http",
     "catalogue": "catalogue",
     "http": "http",
     "frontier": "http",
@@ -23,8 +24,9 @@ COUNTED_DRIVERS: Final = {
     "ldap": "ldap",
     "sql": "sql",
 }
-"""Drivers whose transactions consist of a known number of requests, with what they send."""
-_PROTOCOLS: Final = {"catalogue": "catalogue", "gridftp": "ftp", "slapd": "ldap"}
+"""Drivers whose transactions consist of a known number of requests, with what they send. A broker counts requests of
+its binary protocol as those over HTTP."""
+_PROTOCOLS: Final = {"catalogue": "catalogue", "gridftp": "ftp", "rucio": "catalogue", "slapd": "ldap"}
 """Kinds of services that are neither databases nor speak HTTP, with what is sent to them, as in `COUNTED_DRIVERS`."""
 UNKNOWN_CLIENTS: Final = ("exec", "replay")
 """Drivers whose programs may send requests to any service."""
@@ -268,7 +270,8 @@ def _is_one_call(work: Workload) -> bool:
     settings = work.settings
     names = {operation.request["operation"] for operation in work.operations}
     verified = settings["verify"] > 0 and "insert" in names
-    single = names <= {"query", "insert", "forbidden"} and not verified
+    made_before = any(operation.request["by"] == "link" for operation in work.operations)
+    single = names <= {"query", "insert", "forbidden", "get-acl"} and not verified and not made_before
     return single and settings["round_trips"] == "one" and not settings["transactions"]
 
 

@@ -52,7 +52,7 @@ def test_the_number_of_servers_that_suffices_is_measured_and_computed() -> None:
     assert level is not None and level.computed is not None
     assert (level.verdict, level.level, level.below) == (SufficiencyVerdict.SUFFICES, 4, 3)
     assert abs(level.computed - TESTERS * SERVICE_S / (11 + THINK_S)) < 0.02
-    assert level.from_level == 1 and level.is_shown
+    assert (level.from_level, level.between, level.more_runs) == (1, (), None)
     assert sufficient_sentence(level) == (
         "response avg<11s holds from points 4 on, and not with 3. Computed from the throughput with points 1: at least "
         "3.75."
@@ -73,15 +73,34 @@ def test_all_levels_or_none_may_suffice() -> None:
     )
 
 
-def test_what_the_runs_do_not_show_is_no_statement_or_has_a_remark() -> None:
+def test_what_is_not_ordered_or_no_number_is_no_statement() -> None:
     assert found("avg<11s", {"1": 20.0, "2": 5.0, "4": 12.0}) is None, "holds, and at a higher level not"
     assert found("avg<11s", {"1": 20.0}) is None, "one level"
     assert found("avg<11s", {"1": 20.0, "many": 5.0}) is None, "no number"
+
+
+def test_a_level_that_the_intervals_do_not_decide_has_no_verdict() -> None:
     single = found("avg<11s", {"1": 20.0, "2": 5.0}, repetitions=1)
-    assert single is not None and single.is_shown is None
-    unsure = found("avg<11s", {"1": 20.0, "2": 9.0}, spread=0.2)
-    assert unsure is not None and unsure.is_shown is False
-    assert "; the intervals do not show it" in sufficient_sentence(unsure)
+    assert single is not None
+    assert (single.verdict, single.between, single.more_runs) == (SufficiencyVerdict.UNDECIDED, (1, 2), None)
+    unsure = found("avg<11s", {"1": 40.0, "2": 9.0, "3": 9.5, "4": 1.0}, spread=0.1, repetitions=3)
+    assert unsure is not None
+    assert (unsure.verdict, unsure.below, unsure.between, unsure.level) == (
+        SufficiencyVerdict.UNDECIDED,
+        1,
+        (2, 3),
+        4,
+    )
+    assert unsure.more_runs is not None
+    assert sufficient_sentence(unsure) == (
+        "The runs do not show whether response avg<11s holds with points 2 and 3 (about "
+        f"{unsure.more_runs} more runs per level needed). It holds from 4 on, and not with 1."
+    )
+    many = found("avg<11s", {"1": 20.0, "2": 10.49, "3": 10.48, "4": 10.47}, spread=0.1, rest="random")
+    assert many is not None and many.more_runs is None
+    assert sufficient_sentence(many).startswith(
+        "With selector random, the runs do not show whether response avg<11s holds with points "
+    )
 
 
 def test_without_rules_there_is_no_statement() -> None:

@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,9 @@ def test_the_configuration_names_everything_that_the_host_has_elsewhere() -> Non
     assert not [line for line in lines if line.startswith("TLS")]
     tls = ServerCertificate(Path("/c"), Path("/k"), Path("/ca"))
     secure = configuration(SETTINGS, Path("/p"), None, tls).splitlines()
-    assert "TLSCACertificateFile /ca" in secure
+    assert "TLSCACertificateFile /ca" in secure and "TLSVerifyClient try" in secure
+    required = configuration(SETTINGS, Path("/p"), None, replace(tls, is_required=True)).splitlines()
+    assert "TLSVerifyClient demand" in required
     assert not [line for line in secure if line.startswith("moduleload")]
 
 

@@ -1,4 +1,4 @@
-"""The service kinds `grid` and `broker`, and metrics from headers of responses."""
+"""The service kinds `grid` and `broker`, the driver `broker`, and metrics from headers of responses."""
 
 from __future__ import annotations
 
@@ -32,6 +32,23 @@ load: {testers: 4}
 run: {duration: 1s}
 responses: [{metric: metric.accuracy}]
 """
+
+BOTH = """\
+plimsoll: 1
+services:
+  grid:   {kind: grid}
+  points: {kind: broker, grid: grid, instances: 2}
+workload:
+  driver: broker
+  target: points
+  broker: {vo: "{vo}", group: 7, cpus: 4, runtime: 90s}
+  values: {vo: {uniform: [0, 59]}}
+load: {testers: 4}
+factors: {protocol: {path: services.points.protocol, levels: [http, binary]}}
+run: {duration: 1s}
+responses: [{metric: metric.accuracy}]
+"""
+"""A workload whose protocol is a factor."""
 
 
 def config_of(text: str = FILE) -> Config:
@@ -105,6 +122,56 @@ def test_the_engine_receives_the_metrics_as_pairs() -> None:
     ]
     (work,) = config_of(FILE.replace("    metrics: {accuracy", "    headers: {accuracy")).workloads
     assert "metrics" not in work.settings
+
+
+def test_only_the_scheme_depends_on_the_protocol() -> None:
+    http, binary = (cell.config for cell in load(BOTH).cells)
+    schemes = [{service.scheme for service in config.services} for config in (http, binary)]
+    assert schemes == [{"http"}, {"http", "broker"}]
+    assert http.workloads[0].settings == binary.workloads[0].settings == {"connection": "kept"}
+    requests = [
+        operation.request for config in (http, binary) for operation in config.workloads[0].operations
+    ]
+    assert requests == [{"vo": "{vo}", "group": "7", "cpus": "4", "runtime_ms": 90_000}] * 2
+    assert {tier.service for tier in tiers_of(http)} == {tier.service for tier in tiers_of(binary)}
+    assert {tier.service for tier in tiers_of(binary)} == {"grid", "points.1", "points.2"}
+    addresses = Addresses({"grid": ["http://[::1]:1000"], "points.1": ["broker://127.0.0.1:1001"]})
+    last = binary.services[-1]
+    engine = SERVICE_KINDS[last.kind].engine_config(last, addresses)
+    assert (engine["grid_address"], engine["peers"]) == ("[::1]:1000", ["127.0.0.1:1001"])
+    assert SERVICE_KINDS["broker"].serves_counters
+
+
+@pytest.mark.parametrize("url", ["broker://h.example:7000", "http://h.example", "http://h.example:80"])
+def test_the_protocol_of_a_url_is_that_of_its_scheme(url: str) -> None:
+    lines = [line for line in BOTH.splitlines() if not line.startswith("factors:")]
+    config = config_of("\n".join(lines).replace("target: points", f"target: {url}"))
+    assert config.workloads[0].target.endpoints[0].url == url
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("target: points", "target: 'broker://h.example'", "has no port"),
+        ("target: points", "target: 'tcp://h.example:1'", "not a URL with broker: or http:"),
+        (
+            'vo: "{vo}"',
+            "vo: many",
+            'expected a number from 0 to 65,535, or a value such as "{vo}", got "many"',
+        ),
+        ('vo: "{vo}"', "vo: 65536", 'got "65536"'),
+        ("cpus: 4", "cpus: 0", "expected a number from 1 to 1,000,000"),
+        ("cpus: 4", "cpus: 1.5", 'got "1.5"'),
+        ("runtime: 90s", "runtime: 8d", "runtime"),
+        ("runtime: 90s", "runtime: 0s", "runtime"),
+        ("driver: broker", "driver: http", "points.1 is a service of kind broker, which speaks broker"),
+        ("[http, binary]", "[http, soap]", "protocol"),
+    ],
+)
+def test_workloads_that_cannot_be_used_are_refused(old: str, new: str, message: str) -> None:
+    assert old in BOTH
+    text = BOTH.replace(old, new)
+    assert any(message in str(problem) for problem in problems(text)), problems(text)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.plan.helpers import load
+from tests.unit.plan.helpers import load, problems
 
 from plimsoll.errors import BadInput
 from plimsoll.plan.model.cell import Config
@@ -43,6 +43,7 @@ def test_every_key_has_a_value_for_the_engine() -> None:
         "subject": "/O=Plimsoll/CN=tester",
         "verify": 0.01,
         "tls": None,
+        "rucio": {"account": "root", "user": "plimsoll", "password": "plimsoll", "scope": "plimsoll"},
     }
     (operation,) = work.operations
     assert (operation.name, operation.request) == (
@@ -78,6 +79,15 @@ def test_a_mix_has_different_operations() -> None:
         ({"section": ", operation: insert, by: guid"}, "is used only by the operations query and delete"),
         ({"section": ", connection: per-request, transactions: true"}, "transactions need a session"),
         ({"section": ", operation: rename"}, "operation"),
+        ({"section": ", operation: get-acl, bulk: 2"}, "reads one ACL"),
+        ({"section": ", operation: delete, by: link"}, "link is used only by the operation query"),
+        ({"section": ", operation: set-acl, by: link"}, "is used only by the operations query and delete"),
+        (
+            {"section": ", round_trips: lfc", "service": ", protocol: soap"},
+            "only the stateful protocol has this",
+        ),
+        ({"section": ", rucio: {password: abcdef}"}, "the file contains the password"),
+        ({"section": ", rucio: {account: a b}"}, "account"),
         ({"service": ", threads: 0"}, "threads"),
         (
             {"service": ", security: tls, key_file: key.pem"},
@@ -85,8 +95,9 @@ def test_a_mix_has_different_operations() -> None:
         ),
         ({"service": ", ca_file: ca.pem"}, "is used only with `security: tls`"),
         ({"service": ", protocol: rest"}, "protocol"),
-        ({"database": "mariadb"}, "expected one of kind sqlite or postgres"),
-        ({"database": "mariadb"}, "is a MariaDB, which a catalogue does not support"),
+        ({"service": ", logic: client"}, "logic"),
+        ({"service": ", logic: database"}, "with postgres only, not sqlite"),
+        ({"service": ", logic: database", "database": "mariadb"}, "with postgres only, not mariadb"),
         ({"data": ", replicas: 21"}, "replicas"),
         ({"section": ", tls: {proxy: all}"}, "proxy"),
         ({"section": ", tls: {proxy: run, key: a.pem}"}, "key needs a certificate"),
@@ -96,6 +107,40 @@ def test_what_cannot_be_used_is_refused(words: dict[str, Any], message: str) -> 
     with pytest.raises(BadInput) as refused:
         config(**words)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["transactions: true", "round_trips: lfc"])
+def test_only_the_stateful_protocol_has_transactions_and_the_calls_of_lfc(key: str) -> None:
+    (name, _) = key.split(":")
+    for service in (", protocol: soap", ", protocol: soap, security: tls"):
+        with pytest.raises(BadInput) as refused:
+            config(f", {key}", service=service)
+        assert str(refused.value) == (
+            f"x.yaml:8: workload.catalogue.{name}: files uses SOAP, and only the stateful protocol has this: leave "
+            "this key out, or give the service files `protocol: stateful`"
+        )
+    (work,) = config(f", {key}").workloads
+    assert work.settings[name] in (True, "lfc")
+
+
+def test_a_target_with_soap_has_no_transactions() -> None:
+    text = """
+plimsoll: 1
+workload:
+  driver: catalogue
+  target: grid
+  catalogue:
+    data: {entries: 10}
+    transactions: true
+targets: {grid: {endpoints: ["catalogue://one.example.org:5010", "soap://two.example.org:5010"]}}
+run: {duration: 1s}
+load: {testers: 1}
+"""
+    (line,) = problems(text)
+    assert line == (
+        "x.yaml:8: workload.catalogue.transactions: two.example.org:5010 uses SOAP, and only the stateful protocol has "
+        "this: leave this key out, or use a target catalogue:// or catalogues://"
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,6 +174,7 @@ def test_the_service_reads_the_database_of_another_service() -> None:
     addresses = Addresses({database.name: ["sqlite:/tmp/db.sqlite"]})
     assert SERVICE_KINDS["catalogue"].engine_config(service, addresses) == {
         "database": "/tmp/db.sqlite",
+        "logic": "server",
         "protocol": "stateful",
         "threads": 5,
         "security": "none",
@@ -140,6 +186,15 @@ def test_the_service_reads_the_database_of_another_service() -> None:
 
 
 @pytest.mark.parametrize(
+    ("database", "logic"),
+    [("sqlite", "server"), ("postgres", "server"), ("postgres", "database"), ("mariadb", "server")],
+)
+def test_functions_of_postgres_can_carry_out_the_operations(database: str, logic: str) -> None:
+    service = config(service=f", logic: {logic}", database=database).services[1]
+    assert service.settings["logic"] == logic
+
+
+@pytest.mark.parametrize(
     ("section", "is_compared"),
     [
         ("", True),
@@ -147,6 +202,9 @@ def test_the_service_reads_the_database_of_another_service() -> None:
         (", operation: insert", False),
         (", operation: delete, verify: 0%", False),
         (", operation: list", False),
+        (", operation: get-acl", True),
+        (", operation: set-acl, verify: 0%", False),
+        (", by: link", False),
         (", round_trips: lfc", False),
     ],
 )
@@ -155,3 +213,47 @@ def test_operations_of_one_call_are_compared_with_those_that_the_service_counts(
 ) -> None:
     tiers = list(tiers_of(config(section)))
     assert [(tier.service, tier.counter) for tier in tiers] == [("files", "received")] * is_compared
+
+
+def rucio(
+    section: str = "", *, service: str = "", database: str = "postgres", target: str = "files"
+) -> Config:
+    text = f"""
+plimsoll: 1
+services:
+  db: {{kind: {database}}}
+  files: {{kind: rucio, database: db{service}}}
+workload: {{driver: catalogue, target: {target}, catalogue: {{data: {{entries: 1000}}{section}}}}}
+run: {{duration: 1s}}
+load: {{testers: 1}}
+"""
+    (cell,) = load(text).cells
+    return cell.config
+
+
+def test_a_rucio_needs_its_database_and_counts_requests_without_those_for_tokens() -> None:
+    found = rucio(", connection: per-request", service=", workers: 3")
+    database, service = found.services
+    assert (service.scheme, service.needs) == ("rucio", (database.name,))
+    assert service.settings == {"database": "db", "workers": 3, "threads": 4, "python": None}
+    assert [(tier.service, tier.counter) for tier in tiers_of(found)] == [("files", "requests")]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"section": ", operation: chmod"}, "Rucio has no chmod"),
+        ({"section": ", operation: forbidden"}, "Rucio has no forbidden"),
+        ({"section": ", by: guid"}, "Rucio is queried by name"),
+        ({"section": ", round_trips: lfc"}, "only the stateful protocol has this"),
+        ({"section": ", transactions: true"}, "only the stateful protocol has this"),
+        ({"section": ", operation: chmod", "target": "'rucios://rucio.example'"}, "Rucio has no chmod"),
+        ({"database": "mariadb"}, "db is a service of kind mariadb: expected one of kind postgres"),
+        ({"service": ", workers: 0"}, "workers"),
+        ({"service": ", python: missing/bin/python"}, "python"),
+    ],
+)
+def test_what_rucio_does_not_have_is_refused(words: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        rucio(**words)
+    assert message in str(refused.value)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.unit.plan.helpers import load, problems
 
 from plimsoll.deploy.binary import find_engine
 from plimsoll.plan.drivers.driver import _no_files
@@ -38,3 +40,33 @@ def test_both_halves_state_the_same_about_a_driver() -> None:
     for name, driver in DRIVERS.items():
         assert set(stated[name]["schemes"]) == set(driver.schemes), name
         assert bool(stated[name]["file_keys"]) == (driver.files is not _no_files), name
+
+
+@pytest.mark.parametrize(
+    ("driver", "target", "section"),
+    [
+        ("http", "https://one.example.org", ""),
+        ("ldap", "ldaps://one.example.org", "base: o=grid, "),
+        ("sql", "mysql://reader@one.example.org/db", "queries: [SELECT 1], "),
+    ],
+)
+def test_testers_with_client_certificates_can_present_proxies(
+    driver: str, target: str, section: str, tmp_path: Path
+) -> None:
+    (tmp_path / "user.pem").touch()
+
+    def text(tls: str) -> str:
+        return f"""
+plimsoll: 1
+workload: {{driver: {driver}, target: "{target}", {driver}: {{{section}tls: {{{tls}}}}}}}
+run: {{duration: 1s}}
+load: {{testers: 1}}
+"""
+
+    for proxy in ("run", "tester"):
+        (cell,) = load(text(f"cert: user.pem, proxy: {proxy}"), directory=tmp_path).cells
+        (work,) = cell.config.workloads
+        assert isinstance(tls := work.settings["tls"], dict)
+        assert (tls["cert"], tls["proxy"]) == (str(tmp_path / "user.pem"), proxy)
+    (line,) = problems(text("proxy: run"))
+    assert "tls.proxy: a proxy needs the certificate that issues it: give " in line

@@ -83,11 +83,40 @@ def test_a_server_with_ldaps_has_a_certificate() -> None:
     (plain,) = config("", "kind: slapd").services
     (secure,) = config("", "kind: slapd, protocol: ldaps").services
     assert (plain.scheme, plain.settings["tls"]) == ("ldap", None)
-    assert (secure.scheme, secure.settings["tls"]) == ("ldaps", {"cert": None, "key": None, "ca_file": None})
-    with pytest.raises(BadInput, match="give cert and key"):
-        config("", "kind: slapd, tls: {cert: a.pem}")
+    made = {"cert": None, "key": None, "ca_file": None, "clients": "none"}
+    assert (secure.scheme, secure.settings["tls"]) == ("ldaps", made)
+    (both,) = config("", "kind: slapd, tls: {}").services
+    assert (both.scheme, both.settings["tls"]) == ("ldap", made)
+    for tls, message in (
+        ("cert: a.pem", "give cert and key"),
+        ("ca_file: a.pem, clients: none", "ca_file is used only with `clients: optional` or `required`"),
+        (
+            "cert: a.pem, key: a.key, clients: required",
+            "client certificates need their authority: give ca_file",
+        ),
+    ):
+        with pytest.raises(BadInput) as refused:
+            config("", f"kind: slapd, tls: {{{tls}}}")
+        assert message in str(refused.value)
     with pytest.raises(BadInput, match="entries"):
         config("", "kind: slapd, entries: 10")
+
+
+def test_the_service_makes_the_certificates_of_its_testers() -> None:
+    for clients in ("optional", "required"):
+        service = f"kind: slapd, protocol: ldaps, tls: {{clients: {clients}}}"
+        found = config("bind: external, tls: {proxy: tester}", service)
+        assert isinstance(tls := found.services[0].settings["tls"], dict)
+        assert tls["clients"] == clients
+        (work,) = found.workloads
+        assert work.settings["bind"] == {"kind": "external"}
+    for section, service, message in (
+        ("bind: external", "kind: slapd, protocol: ldaps", "or the service index `tls: {clients: optional}`"),
+        ("tls: {proxy: run}", "kind: slapd, tls: {}", "a proxy needs the certificate that issues it"),
+    ):
+        with pytest.raises(BadInput) as refused:
+            config(section, service)
+        assert message in str(refused.value)
 
 
 def test_searches_are_compared_with_those_that_the_server_counts() -> None:

@@ -227,7 +227,7 @@ def test_tls_to_databases_has_the_keys_of_http() -> None:
     good = load(text.replace("TARGET", "mysql://r@db/x").replace("TLS", "{verify: false}"))
     document = engine_document(make_plan(good, 1).runs[0], {}, Path("/d"), "x")
     assert document["workloads"][0]["settings"]["tls"] == {
-        "ca_file": None, "ca_dir": None, "cert": None, "key": None, "verify": False,
+        "ca_file": None, "ca_dir": None, "cert": None, "key": None, "verify": False, "proxy": None,
     }  # fmt: skip
 
 

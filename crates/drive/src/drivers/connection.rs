@@ -1,5 +1,5 @@
-//! The setting `connection` of the drivers `catalogue`, `frontier`, `ftp`, `http`, `ldap` and
-//! `tcp`.
+//! The setting `connection` of the drivers `broker`, `catalogue`, `frontier`, `ftp`, `http`, `ldap`
+//! and `tcp`.
 
 use serde::Deserialize;
 

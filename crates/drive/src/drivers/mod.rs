@@ -3,6 +3,7 @@
 //! `registry` lists and prepares them. `connection` and `versions` are settings that several
 //! drivers have.
 
+pub mod broker;
 pub mod catalogue;
 pub mod exec;
 pub mod frontier;

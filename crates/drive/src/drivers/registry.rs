@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use plimsoll_model::{Endpoint, Workload};
 
+use super::broker::{self, Broker};
 use super::catalogue::{self, Catalogue};
 use super::exec::{self, Exec};
 use super::frontier::{self, Frontier};
@@ -56,6 +57,7 @@ static ENTRIES: &[Entry] = &[
     asynchronous::<Tcp>(tcp::INFO),
     asynchronous::<Http>(http::INFO),
     asynchronous::<Ldap>(ldap::INFO),
+    asynchronous::<Broker>(broker::INFO),
     asynchronous::<Catalogue>(catalogue::INFO),
     asynchronous::<Ftp>(ftp::INFO),
     Entry {

@@ -6,6 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
+use tokio_rustls::TlsConnector;
+
 use super::head;
 use super::response::{Reader, Response, ResponseError};
 use super::timeouts::{Timeouts, Timer};
@@ -78,6 +80,8 @@ pub struct Connections {
     sessions: u32,
     timer: Timer,
     names: Names,
+    /// TLS of this tester alone; none: that of the routes.
+    own_tls: Option<TlsConnector>,
     trips: RoundTrips,
     /// The route of the last exchange, if it returned a response.
     answered: Option<usize>,
@@ -122,14 +126,15 @@ impl From<ResponseError> for Failure {
 }
 
 impl Connections {
-    /// For `ways` routes, without open connections.
-    pub fn new(io: &Io, ways: usize, names: Names) -> Self {
+    /// For `ways` routes, without open connections. `own_tls`: TLS of this tester alone.
+    pub fn new(io: &Io, ways: usize, names: Names, own_tls: Option<TlsConnector>) -> Self {
         Self {
             io: Rc::clone(io),
             kept: (0..ways).map(|_| None).collect(),
             sessions: 0,
             timer: Timer::new(io),
             names,
+            own_tls,
             trips: RoundTrips::new(names, ways),
             answered: None,
             spent: None,
@@ -240,9 +245,10 @@ impl Connections {
             i64::MAX => i64::MAX,
             limit => attempt.now().saturating_add(limit),
         };
+        let names = (self.names, self.own_tls.as_ref());
         let opened = self
             .timer
-            .within(deadline, open(&self.io, route, self.names, attempt))
+            .within(deadline, open(&self.io, route, names, attempt))
             .await;
         let transport = opened.ok_or_else(|| Failure::late(Waiting::Connect))??;
         attempt.connected = attempt.now();
@@ -414,7 +420,12 @@ async fn open_tunnel(
 }
 
 /// Connects, and opens the tunnel and performs the TLS handshake if the route has them.
-async fn open(io: &Io, route: &Route, names: Names, attempt: &mut Attempt) -> Result<Transport, Failure> {
+async fn open(
+    io: &Io,
+    route: &Route,
+    (names, own_tls): (Names, Option<&TlsConnector>),
+    attempt: &mut Attempt,
+) -> Result<Transport, Failure> {
     let connecting = |error: io::Error| Failure::connecting(&error);
     let mut stream = names
         .connect(&route.host, io, attempt)
@@ -425,8 +436,9 @@ async fn open(io: &Io, route: &Route, names: Names, attempt: &mut Attempt) -> Re
     }
     Ok(match &route.tls {
         None => Transport::Plain(stream),
-        Some(security) => {
-            let secured = names.secure(stream, security, attempt).await;
+        Some((shared, name)) => {
+            let connector = own_tls.unwrap_or(shared);
+            let secured = names.secure(stream, (connector, name), attempt).await;
             secured.map_err(|error| Failure::talking(&error))?
         }
     })

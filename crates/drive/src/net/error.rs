@@ -132,9 +132,6 @@ pub enum TlsError {
     /// Proxies are to be made, and there is no certificate that could issue them.
     #[error("tls.proxy: a proxy needs the certificate that issues it: set cert and key")]
     NoIssuer,
-    /// The driver has one configuration of TLS for all testers.
-    #[error("tls.proxy: testers of this driver cannot have proxies of their own: use proxy: run")]
-    TesterProxies,
     /// A proxy cannot be made.
     #[error("tls.proxy: {0}")]
     Proxy(#[source] DelegateError),

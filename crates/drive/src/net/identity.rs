@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use plimsoll_grid_proxy::{Delegator, Language, ProxyInformation, public_key};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{PrivateKeyDer, UnixTime};
+use rustls::pki_types::{PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys};
 use serde::Deserialize;
+use tokio_rustls::TlsConnector;
 
 use super::error::TlsError;
-use super::tls::{TlsSettings, certificates};
+use super::tls::{TlsSettings, certificates, without_identity};
+use super::transport::Security;
 
 /// Who shares a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -22,61 +24,104 @@ pub enum ProxyMode {
     Tester,
 }
 
-/// Adds the certificate of the settings, or the proxy of all testers.
-pub(super) fn add(config: &mut ClientConfig, settings: &TlsSettings) -> Result<(), TlsError> {
-    match (settings.proxy, identity(settings, config)?) {
-        (None, None) => Ok(()),
-        (Some(_), None) => Err(TlsError::NoIssuer),
-        (Some(ProxyMode::Tester), Some(_)) => Err(TlsError::TesterProxies),
-        (None, Some(identity)) => {
-            present(config, identity);
-            Ok(())
-        }
-        (Some(ProxyMode::Run), Some(identity)) => {
-            let proxy = proxy(&delegator(&identity)?, &identity, 1)?;
-            present(config, proxy);
-            Ok(())
-        }
-    }
+/// TLS of the testers of a workload: all of them present the same certificate or proxy, or none, or
+/// each has a proxy of its own.
+pub struct Identity {
+    shared: TlsConnector,
+    own: Option<Box<TesterProxies>>,
 }
 
-/// Configurations of TLS with a proxy for each tester.
-pub struct TesterProxies {
-    config: ClientConfig,
-    identity: CertifiedKey,
-    delegator: Delegator,
-    /// That of number 1. It shows before the run that proxies can be made.
-    first: Arc<ClientConfig>,
-}
-
-impl TesterProxies {
-    pub(super) fn new(config: ClientConfig, settings: &TlsSettings) -> Result<Self, TlsError> {
-        let identity = identity(settings, &config)?.ok_or(TlsError::NoIssuer)?;
-        let delegator = delegator(&identity)?;
-        let mut first = config.clone();
-        present(&mut first, proxy(&delegator, &identity, 1)?);
+impl Identity {
+    /// Compiles the settings. Without CA certificates in the settings, those of the system are
+    /// used.
+    pub fn new(settings: Option<&TlsSettings>) -> Result<Self, TlsError> {
+        let mut config = without_identity(settings)?;
+        let certified = settings
+            .map(|settings| certified(settings, &config))
+            .transpose()?;
+        let mode = settings.and_then(|settings| settings.proxy);
+        let own = match (mode, certified.flatten()) {
+            (None, None) => None,
+            (Some(_), None) => return Err(TlsError::NoIssuer),
+            (None, Some(identity)) => {
+                present(&mut config, identity);
+                None
+            }
+            (Some(mode), Some(identity)) => {
+                let proxies = TesterProxies {
+                    delegator: Delegator::new(identity.cert.clone(), Arc::clone(&identity.key))
+                        .map_err(TlsError::Proxy)?,
+                    config,
+                    identity,
+                };
+                // Shows before the run that proxies can be made.
+                config = proxies.configuration(1)?;
+                (mode == ProxyMode::Tester).then(|| Box::new(proxies))
+            }
+        };
         Ok(Self {
-            config,
-            identity,
-            delegator,
-            first: Arc::new(first),
+            shared: TlsConnector::from(Arc::new(config)),
+            own,
         })
     }
 
-    /// The configuration of a tester, whose number is from 0. It takes one signature of the
-    /// certificate's key: a millisecond with RSA.
-    pub fn of_tester(&self, number: u32) -> Arc<ClientConfig> {
-        let number = u64::from(number) + 1;
+    /// TLS of all testers that have no proxy of their own.
+    pub fn shared(&self) -> &TlsConnector {
+        &self.shared
+    }
+
+    /// TLS of a tester with a proxy of its own; none: it uses [`Self::shared`]. `number` is from 0.
+    /// A proxy takes one signature of the certificate's key: a millisecond with RSA.
+    pub fn of_tester(&self, number: u32) -> Option<TlsConnector> {
         // The certificate can have expired since the first proxy was made. Then the service refuses
         // all connections, and the code states why.
-        proxy(&self.delegator, &self.identity, number).map_or_else(
-            |_| Arc::clone(&self.first),
-            |proxy| {
-                let mut config = self.config.clone();
-                present(&mut config, proxy);
-                Arc::new(config)
-            },
-        )
+        let config = self.own.as_ref()?.configuration(u64::from(number) + 1).ok()?;
+        Some(TlsConnector::from(Arc::new(config)))
+    }
+}
+
+/// TLS with a server.
+pub struct ServerTls {
+    /// Who the testers are.
+    pub identity: Identity,
+    /// The name that its certificate must contain.
+    pub name: ServerName<'static>,
+}
+
+impl ServerTls {
+    /// That of a tester, whose number is from 0.
+    pub fn of_tester(&self, number: u32) -> Security {
+        let own = self.identity.of_tester(number);
+        let connector = own.unwrap_or_else(|| self.identity.shared().clone());
+        (connector, self.name.clone())
+    }
+}
+
+/// Makes configurations of TLS with different proxies of one certificate.
+struct TesterProxies {
+    /// Without a certificate.
+    config: ClientConfig,
+    identity: CertifiedKey,
+    delegator: Delegator,
+}
+
+impl TesterProxies {
+    /// The configuration with the proxy of this number.
+    fn configuration(&self, number: u64) -> Result<ClientConfig, TlsError> {
+        let information = ProxyInformation {
+            path_length: None,
+            language: Language::InheritAll,
+        };
+        let chain = self
+            .delegator
+            .delegate(number, information, UnixTime::now())
+            .map_err(TlsError::Proxy)?;
+        let mut config = self.config.clone();
+        present(
+            &mut config,
+            CertifiedKey::new(chain, Arc::clone(&self.identity.key)),
+        );
+        Ok(config)
     }
 }
 
@@ -84,23 +129,8 @@ fn present(config: &mut ClientConfig, identity: CertifiedKey) {
     config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(identity));
 }
 
-fn delegator(identity: &CertifiedKey) -> Result<Delegator, TlsError> {
-    Delegator::new(identity.cert.clone(), Arc::clone(&identity.key)).map_err(TlsError::Proxy)
-}
-
-fn proxy(delegator: &Delegator, identity: &CertifiedKey, number: u64) -> Result<CertifiedKey, TlsError> {
-    let information = ProxyInformation {
-        path_length: None,
-        language: Language::InheritAll,
-    };
-    let chain = delegator
-        .delegate(number, information, UnixTime::now())
-        .map_err(TlsError::Proxy)?;
-    Ok(CertifiedKey::new(chain, Arc::clone(&identity.key)))
-}
-
 /// The certificate of the settings with its chain and key. None: the settings contain none.
-fn identity(settings: &TlsSettings, config: &ClientConfig) -> Result<Option<CertifiedKey>, TlsError> {
+fn certified(settings: &TlsSettings, config: &ClientConfig) -> Result<Option<CertifiedKey>, TlsError> {
     let Some(file) = &settings.cert else {
         return Ok(None);
     };

@@ -22,8 +22,10 @@
 use std::io;
 
 use plimsoll_model::{Code, Codes};
+use rustls::pki_types::ServerName;
+use tokio_rustls::TlsConnector;
 
-use super::transport::{Security, Transport};
+use super::transport::Transport;
 use super::{Host, Stream};
 use crate::lane::reactor::Io;
 use crate::tester::attempt::Attempt;
@@ -63,11 +65,11 @@ impl Names {
     pub async fn secure(
         self,
         stream: Stream,
-        security: &Security,
+        (connector, name): (&TlsConnector, &ServerName<'static>),
         attempt: &mut Attempt,
     ) -> io::Result<Transport> {
         let begun = attempt.now();
-        let transport = Transport::secure(stream, security).await?;
+        let transport = Transport::secure(stream, connector, name).await?;
         record(self.handshake, begun, attempt);
         Ok(transport)
     }

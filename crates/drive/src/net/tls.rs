@@ -14,7 +14,7 @@ use rustls::{
 use serde::Deserialize;
 
 use super::error::{ServerNameError, TlsError};
-use super::identity::{self, ProxyMode, TesterProxies};
+use super::identity::ProxyMode;
 
 /// Settings of TLS.
 #[derive(Debug, Clone, Deserialize)]
@@ -37,6 +37,29 @@ pub struct TlsSettings {
     pub proxy: Option<ProxyMode>,
 }
 
+impl TlsSettings {
+    /// The settings for a service that has made certificates for its clients in `directory`: of the
+    /// files that `settings` do not name, those of the directory.
+    pub fn with_made(settings: Option<&Self>, directory: &Path) -> Self {
+        let file = |name: &str| Some(directory.join(name));
+        let mut all = settings.cloned().unwrap_or(Self {
+            ca_file: None,
+            ca_dir: None,
+            cert: None,
+            key: None,
+            verify: true,
+            proxy: None,
+        });
+        if all.cert.is_none() {
+            (all.cert, all.key) = (file("user.pem"), file("user.key"));
+        }
+        if all.ca_file.is_none() && all.ca_dir.is_none() {
+            all.ca_file = file("ca.pem");
+        }
+        all
+    }
+}
+
 /// Files in which distributions keep the CA certificates of the web.
 const SYSTEM_CA_FILES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -45,27 +68,8 @@ const SYSTEM_CA_FILES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Compiles the settings. Without CA certificates in the settings, those of the system are used.
-pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, TlsError> {
-    let mut config = without_identity(settings)?;
-    if let Some(settings) = settings {
-        identity::add(&mut config, settings)?;
-    }
-    Ok(Arc::new(config))
-}
-
-/// Compiles the settings for drivers whose testers have proxies of their own. None: the settings do
-/// not state that they do.
-pub fn tester_proxies(settings: &TlsSettings) -> Result<Option<TesterProxies>, TlsError> {
-    if settings.proxy != Some(ProxyMode::Tester) {
-        return Ok(None);
-    }
-    let config = without_identity(Some(settings))?;
-    TesterProxies::new(config, settings).map(Some)
-}
-
 /// The configuration of a client without a certificate.
-fn without_identity(settings: Option<&TlsSettings>) -> Result<ClientConfig, TlsError> {
+pub(super) fn without_identity(settings: Option<&TlsSettings>) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

@@ -24,7 +24,11 @@ pub enum Transport {
 
 impl Transport {
     /// Performs the TLS handshake on a plain connection.
-    pub async fn secure(stream: Stream, (connector, name): &Security) -> io::Result<Self> {
+    pub async fn secure(
+        stream: Stream,
+        connector: &TlsConnector,
+        name: &ServerName<'static>,
+    ) -> io::Result<Self> {
         let stream = connector.connect(name.clone(), stream).await?;
         Ok(Self::Tls(Box::new(stream)))
     }

@@ -135,6 +135,11 @@ pub fn every_operation() -> Vec<Value> {
         request("delete", 3),
         request("chmod", 2),
         request("forbidden", 1),
+        by("link", 3),
+        request("link", 2),
+        request("set-acl", 2),
+        request("get-acl", 1),
+        request("forbidden-acl", 2),
     ]
 }
 
@@ -153,9 +158,9 @@ fn every_operation_is_verified_in_every_mode() {
             settings["round_trips"] = json!(round_trips);
             settings["transactions"] = json!(transactions);
         });
-        let ran = run(service.spec("catalogue", settings, &every_operation(), 66));
+        let ran = run(service.spec("catalogue", settings, &every_operation(), 96));
         let mode = (connection, round_trips, transactions);
-        assert_eq!(ran.results(), vec![OK; 66], "{mode:?} {:?}", ran.notes);
+        assert_eq!(ran.results(), vec![OK; 96], "{mode:?} {:?}", ran.notes);
         let items: BTreeSet<u64> = ran.transactions.iter().map(|t| t.items).collect();
         assert!(
             items.is_subset(&BTreeSet::from([1, 2, 3, 20, 50, 100])),
@@ -168,6 +173,17 @@ fn every_operation_is_verified_in_every_mode() {
     let data = "SELECT count(*) FROM Cns_file_metadata m JOIN Cns_file_metadata d ON m.parent_fileid = d.fileid \
                 WHERE d.name LIKE 'd0%'";
     assert_eq!(service.query(data), ENTRIES, "the data set is not changed");
+    let changed = "SELECT count(*) FROM Cns_file_metadata WHERE owner_uid = 101 AND acl IS NOT NULL";
+    assert_eq!(service.query(changed), 0);
+    for made in [
+        "Cns_symlinks",
+        "Cns_file_metadata WHERE acl LIKE 'A6%,C4%,D_101,E_0,F_0'",
+    ] {
+        assert!(
+            service.query(&format!("SELECT count(*) FROM {made}")) > 0,
+            "{made}"
+        );
+    }
     let private = "SELECT count(*) FROM Cns_file_metadata WHERE parent_fileid = 5";
     assert_eq!(service.query(private), 0);
 }
@@ -362,6 +378,25 @@ fn an_answer_that_is_not_correct_is_wrong_or_an_error() {
             },
             (Outcome::Wrong, "unexpected entries"),
         ),
+        (
+            request("forbidden-acl", 1),
+            result(Status::OK),
+            (Outcome::Wrong, "not refused"),
+        ),
+        (
+            request("get-acl", 1),
+            Reply::Acl {
+                owner: String::new(),
+                group: String::new(),
+                acl: "user::rwx\ngroup::rwx\nother::rwx".into(),
+            },
+            (Outcome::Wrong, "wrong ACL"),
+        ),
+        (
+            request("link", 1),
+            result(Status::EXISTS),
+            (Outcome::Error, "entry exists"),
+        ),
     ] {
         let server = answering(move |request| {
             Some(if is_start(request) {
@@ -396,6 +431,27 @@ fn an_insertion_that_was_not_carried_out_is_wrong() {
     let trusting = settings(|settings| settings["verify"] = json!(0.0));
     let ran = run(workload(&url, trusting, &[request("insert", 1)], 2));
     assert_eq!(ran.results(), vec![OK; 2]);
+}
+
+#[test]
+fn an_acl_or_a_link_that_was_not_made_is_wrong() {
+    let server = answering(|request| {
+        Some(match request {
+            Request::Register(_) => Reply::Results(vec![Status::OK]),
+            Request::Lookup(_) => Reply::Entries(vec![None]),
+            Request::GetAcl { .. } => Reply::Acl {
+                owner: "a".into(),
+                group: "b".into(),
+                acl: "user::rw-\ngroup::r--\nother::r--".into(),
+            },
+            _ => result(Status::OK),
+        })
+    });
+    let url = server.url("catalogue");
+    for (operation, code) in [("set-acl", "wrong ACL"), ("link", "missing entry")] {
+        let ran = run(workload(&url, settings(|_| {}), &[request(operation, 1)], 2));
+        assert_eq!(ran.results(), vec![(Outcome::Wrong, code); 2]);
+    }
 }
 
 #[test]
@@ -438,6 +494,9 @@ fn settings_that_cannot_be_used_are_refused() {
     });
     assert!(message(per_request, by("name", 1)).contains("connection: kept"));
     assert!(message(settings(|_| {}), by("name", 1001)).contains("1 to 1,000"));
+    assert!(message(settings(|_| {}), request("get-acl", 2)).contains("get-acl"));
+    let linked = json!({"operation": "delete", "by": "link", "bulk": 1, "page": 30});
+    assert!(message(settings(|_| {}), linked).contains("by: link"));
     let empty = settings(|settings| settings["data"]["entries"] = json!(0));
     assert!(message(empty, by("name", 1)).contains("data.entries"));
     let other = workload("http://127.0.0.1:1", settings(|_| {}), &[by("name", 1)], 1);

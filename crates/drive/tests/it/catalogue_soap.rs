@@ -24,8 +24,8 @@ fn every_operation_is_verified() {
     let service = Catalogue::start("catalogue-soap", soap);
     for connection in ["kept", "per-request"] {
         let settings = settings(|settings| settings["connection"] = json!(connection));
-        let ran = run(service.spec("soap", settings, &every_operation(), 66));
-        assert_eq!(ran.results(), vec![OK; 66], "{connection} {:?}", ran.notes);
+        let ran = run(service.spec("soap", settings, &every_operation(), 96));
+        assert_eq!(ran.results(), vec![OK; 96], "{connection} {:?}", ran.notes);
         let items: BTreeSet<u64> = ran.transactions.iter().map(|t| t.items).collect();
         assert!(
             items.is_subset(&BTreeSet::from([1, 2, 3, 20, 50, 100])),

@@ -17,14 +17,14 @@ const SEARCH: u8 = 0x63;
 const EXTENDED: u8 = 0x77;
 
 /// A request: its number, the tag of its operation, and all its bytes.
-struct Received {
+pub struct Received {
     id: u8,
     operation: u8,
     bytes: Vec<u8>,
 }
 
 /// Reads one request; none at the end of the stream.
-fn read_message(stream: &mut impl Read) -> Option<Received> {
+pub fn read_message(stream: &mut impl Read) -> Option<Received> {
     let mut bytes = vec![0; 2];
     stream.read_exact(&mut bytes).ok()?;
     let length = match bytes[1] {
@@ -103,7 +103,24 @@ fn settings(connection: &str) -> Value {
     json!({"connection": connection, "bind": {"kind": "anonymous"}, "start_tls": false, "tls": null})
 }
 
-fn search(filter: &str) -> Value {
+/// Answers a bind, or a search with one entry; none to close the connection.
+pub fn answer_search(request: &Received) -> Option<Vec<u8>> {
+    match request.operation {
+        BIND => Some(done(request.id, 0x61, 0, "")),
+        SEARCH => Some([entry(request.id, &["x"]), done(request.id, 0x65, 0, "")].concat()),
+        _ => None,
+    }
+}
+
+/// Accepts a request to begin TLS.
+pub fn serve_start_tls(stream: &mut std::net::TcpStream) {
+    let request = read_message(stream).unwrap();
+    assert_eq!(request.operation, EXTENDED);
+    assert!(request.bytes.ends_with(b"1.3.6.1.4.1.1466.20037"));
+    stream.write_all(&done(request.id, 0x78, 0, "")).unwrap();
+}
+
+pub fn search(filter: &str) -> Value {
     json!({
         "base": "o=grid", "scope": "sub", "filter": filter, "attributes": [], "size_limit": 0,
         "time_limit_s": 0, "page_size": null, "expect_entries": null,
@@ -362,10 +379,7 @@ fn tls_begins_with_the_connection_or_by_a_request() {
     let secure = within_tls.clone();
     let ldaps = Server::start(secure);
     let start_tls = Server::start(move |mut stream| {
-        let request = read_message(&mut stream).unwrap();
-        assert_eq!(request.operation, EXTENDED);
-        assert!(request.bytes.ends_with(b"1.3.6.1.4.1.1466.20037"));
-        stream.write_all(&done(request.id, 0x78, 0, "")).unwrap();
+        serve_start_tls(&mut stream);
         within_tls(stream);
     });
     let mut wanted = settings("per-request");
@@ -414,6 +428,41 @@ fn tls_begins_with_the_connection_or_by_a_request() {
     ));
     assert_eq!(refused.results()[0].0, Outcome::Error);
     assert!(refused.results()[0].1.starts_with("tls invalid peer certificate"));
+}
+
+/// The URL of a service that has made certificates for its clients contains their directory.
+#[test]
+fn certificates_that_the_service_has_made_are_found_by_its_url() {
+    let pki = pki("ldap-made", true);
+    let made = pki.directory.join("credentials");
+    std::fs::create_dir(&made).unwrap();
+    for (from, to) in [
+        ("cas/0123abcd.0", "ca.pem"),
+        ("client.pem", "user.pem"),
+        ("client.key", "user.key"),
+    ] {
+        std::fs::copy(pki.directory.join(from), made.join(to)).unwrap();
+    }
+    let config = Arc::clone(&pki.server);
+    let server = Server::start(move |stream| {
+        let session = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+        let mut stream = rustls::StreamOwned::new(session, stream);
+        serve(&mut stream, &answer_search);
+    });
+    let mut wanted = settings("per-request");
+    wanted["bind"] = json!({"kind": "external"});
+    let spec_of = |directory: &std::path::Path| {
+        let url = format!("{}{}", server.url("ldaps"), directory.display());
+        let end = json!({"transactions": 3});
+        spec("ldap", &url, wanted.clone(), search("(cn=*)"), closed(1), end)
+    };
+    assert_eq!(run(spec_of(&made)).results(), [(Outcome::Ok, ""); 3]);
+    // On another host, the directory does not exist.
+    let message = refused(spec_of(std::path::Path::new("/nonexistent/credentials")));
+    assert!(message.contains("external"), "{message}");
+    let message = refused(spec_of(&pki.directory));
+    assert!(message.contains("external"), "{message}");
+    std::fs::remove_dir_all(&pki.directory).unwrap();
 }
 
 #[test]

@@ -6,7 +6,9 @@
     reason = "`json!` literals as arguments read best"
 )]
 
+mod broker;
 mod catalogue;
+mod catalogue_rucio;
 mod catalogue_soap;
 mod database;
 mod exec;
@@ -18,6 +20,7 @@ mod harness;
 mod http;
 mod ldap;
 mod load;
+mod proxies;
 mod replay;
 mod round_trips;
 #[path = "../../../wire/tests/servers/mod.rs"]

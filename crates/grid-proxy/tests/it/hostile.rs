@@ -8,6 +8,7 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::CertificateDer;
 
 use crate::make::{SEQUENCE, authorities, authority, chain, now, proxy, user, value};
+use crate::targets::proxy_chain;
 
 const INPUTS: usize = 4_000;
 
@@ -71,6 +72,26 @@ fn a_changed_chain_is_refused() {
         }
         changed[position] = bytes.into();
         assert!(!accepts(&changed, &trusted), "input {number}: {changed:x?}");
+    }
+}
+
+/// The seeds of `scripts/fuzz`, and changes of them.
+#[test]
+fn changed_inputs_of_the_fuzz_target_are_read() {
+    let seed = include_bytes!("../fuzz/corpus/proxy_chain/two-proxies");
+    let chain = proxy_chain::certificates(seed);
+    assert_eq!(chain.len(), 4);
+    let mut trusted = Authorities::default();
+    trusted.add(&chain[3]).unwrap();
+    assert!(
+        proxy_chain::is_accepted(&chain[..3], &trusted),
+        "the seed is valid"
+    );
+    let mut random = Pcg64::seed_from_u64(3821);
+    for _ in 0..INPUTS * times() {
+        let mut bytes = seed.to_vec();
+        change(&mut bytes, &mut random);
+        proxy_chain::run(&bytes);
     }
 }
 

@@ -11,3 +11,6 @@ mod make;
 mod openssl;
 mod rows;
 mod table;
+mod targets {
+    pub mod proxy_chain;
+}

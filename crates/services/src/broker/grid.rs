@@ -10,7 +10,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use plimsoll_wire::broker::JobRequest;
+use serde::Serialize;
 use thiserror::Error;
 
 use super::config::{GridConfig, Sites};
@@ -22,22 +23,6 @@ use super::usage::Usage;
 const MAX_CONSIDERED: usize = 64;
 /// Maximum run time of a job, ms: a week.
 const MAX_RUNTIME_MS: u64 = 7 * 86_400_000;
-
-/// A job that needs a site.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct JobRequest {
-    pub(super) vo: u16,
-    pub(super) group: u16,
-    #[serde(default = "one")]
-    pub(super) cpus: u32,
-    /// Run time, 1 ms to a week.
-    pub(super) runtime_ms: u64,
-}
-
-fn one() -> u32 {
-    1
-}
 
 /// Why a job is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

@@ -4,11 +4,12 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use plimsoll_wire::broker::JobRequest;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
 use super::config::GridConfig;
-use super::grid::{Grid, JobError, JobRequest, JobState, Outcome, Totals};
+use super::grid::{Grid, JobError, JobState, Outcome, Totals};
 use super::{ErrorBody, MAX_BODY, elapsed_ns, respond};
 use crate::ServiceError;
 use crate::counters::{Counters, Counts, Question};

@@ -9,11 +9,14 @@
 //! It chooses a site for a job (`select.rs`) under the policies (`policy.rs`), submits the job to
 //! the grid, and answers with the site and with the quality of the decision.
 //!
-//! All requests are HTTP with JSON:
+//! A point answers in two protocols on one port ([`plimsoll_wire::broker`]): HTTP with JSON, and a
+//! binary protocol, whose first byte is no HTTP. One implementation decides for both. All other
+//! requests are HTTP with JSON: those to the grid, the exchange between points, and those for
+//! counters. They are few or have no client that is measured.
 //!
 //! | service | request | response |
 //! |---|---|---|
-//! | `broker` | `POST /decide` `{"vo": 3, "group": 7, "cpus": 1, "runtime_ms": 60000}` | `{"job": 12, "site": 7, "accuracy": 0.93, "misplaced": false}`. 503: no site has capacity, or the grid refuses the job |
+//! | `broker` | `POST /decide` `{"vo": 3, "group": 7, "cpus": 1, "runtime_ms": 60000}` | `{"job": 12, "site": 7, "accuracy": 0.93, "misplaced": false}`. 503: no site has capacity, or the grid refuses the job, with `error` and `status` |
 //! | `broker` | `POST /exchange` | the decisions of this point; not in `received` and `answered` |
 //! | `grid` | `POST /jobs` `{"site": 7, "job": {"vo": 3, ...}}`; `"site": null` is a refusal | `{"job": 12, "accuracy": 0.93, "misplaced": false, "possible": true, "queue_full": false}`. 503: no place, with `error` |
 //! | `grid` | `GET /jobs/12` | `{"job": 12, "state": "running", "site": 7}` |
@@ -31,6 +34,8 @@ mod config;
 mod grid;
 mod grid_service;
 mod point;
+mod point_binary;
+mod point_http;
 mod point_service;
 mod policy;
 mod select;
@@ -45,6 +50,7 @@ pub use select::Selector;
 
 use std::time::Instant;
 
+use plimsoll_wire::broker::MEDIA_TYPE;
 use serde::Serialize;
 
 use crate::http::{Head, HttpConnection, Response};
@@ -70,16 +76,27 @@ async fn respond(
     fields: String,
     body: &impl Serialize,
 ) -> bool {
-    let response = Response {
-        status,
-        content_type: "application/json",
-        fields,
-        close: false,
-    };
     // The bodies are structs of numbers and texts, so the conversion to JSON cannot fail.
     let mut body = serde_json::to_vec(body).unwrap_or_default();
     body.push(b'\n');
-    connection.respond(head, &response, &body).await
+    respond_json(connection, head, status, fields, &body).await
+}
+
+/// [`respond`] with a body that is JSON.
+async fn respond_json(
+    connection: &mut HttpConnection,
+    head: &Head,
+    status: u16,
+    fields: String,
+    body: &[u8],
+) -> bool {
+    let response = Response {
+        status,
+        content_type: MEDIA_TYPE,
+        fields,
+        close: false,
+    };
+    connection.respond(head, &response, body).await
 }
 
 /// The body of a response that states an error.

@@ -8,12 +8,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use plimsoll_wire::broker::JobRequest;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use super::config::{BrokerConfig, Sites};
-use super::grid::{Grid, JobRequest};
+use super::grid::Grid;
 use super::select::{Selector, choose};
 use super::{MAX_BATCH, MAX_POINTS};
 use crate::ServiceError;

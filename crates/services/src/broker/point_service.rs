@@ -1,25 +1,26 @@
-//! The service `broker`: a decision point behind HTTP, and its exchange with other points.
+//! The service `broker`: a decision point behind two protocols (`point_http.rs`,
+//! `point_binary.rs`), and its exchange with other points.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use plimsoll_wire::broker::{FIRST_BYTE, JobRequest, Quality, Reply, Status};
 use rand::RngExt;
 use serde::Serialize;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::client::{CallError, Client};
 use super::config::BrokerConfig;
-use super::grid::JobRequest;
+use super::elapsed_ns;
 use super::grid_service::{Placement, Submission};
-use super::point::{ExchangeRequest, ExchangeResponse, PeerState, Point};
-use super::{ErrorBody, MAX_BODY, elapsed_ns, respond};
+use super::point::{ExchangeError, ExchangeRequest, ExchangeResponse, PeerState, Point};
 use crate::ServiceError;
-use crate::counters::{Counters, Counts, Question};
-use crate::http::{Head, HttpConnection, Next, Response};
+use crate::counters::{Counters, Counts};
+use crate::http::IDLE_TIMEOUT;
 use crate::listen::serve_connections;
 
 /// Interval at which a job that is held looks for a site again.
@@ -45,7 +46,7 @@ struct Tally {
 }
 
 #[derive(Serialize)]
-struct PointStats {
+pub(super) struct PointStats {
     #[serde(flatten)]
     counts: Counts,
     /// Jobs that were submitted to the chosen site.
@@ -73,48 +74,15 @@ struct PointStats {
     jobs_held: usize,
 }
 
-struct Service {
+/// A decision point with what its connections share.
+pub(super) struct PointService {
     point: Mutex<Point>,
     config: BrokerConfig,
     origin: Instant,
-    counters: Counters,
+    pub(super) counters: Counters,
     tally: Tally,
     /// Held during `decision_ms` of each decision.
     container: tokio::sync::Mutex<()>,
-}
-
-/// Response to `POST /decide`.
-#[derive(Serialize)]
-struct DecisionBody {
-    job: u64,
-    site: u32,
-    accuracy: f64,
-    misplaced: bool,
-}
-
-/// A response that is not 200: its status, its header fields and its text. It has a quality if the
-/// grid has assessed the decision.
-struct Refusal {
-    status: u16,
-    fields: String,
-    error: ErrorBody,
-}
-
-impl Refusal {
-    fn new(status: u16, error: impl std::fmt::Display) -> Self {
-        Self {
-            status,
-            fields: String::new(),
-            error: ErrorBody::new(error),
-        }
-    }
-
-    fn of_decision(placement: &Placement, error: impl std::fmt::Display) -> Self {
-        Self {
-            fields: quality_fields(placement.accuracy, placement.misplaced, placement.queue_full),
-            ..Self::new(503, error)
-        }
-    }
 }
 
 /// Serves until `shutdown` completes.
@@ -125,7 +93,7 @@ pub async fn serve_point(
 ) -> Result<(), ServiceError> {
     config.check()?;
     let id = rand::rng().random_range(1..=u64::MAX);
-    let service = Arc::new(Service {
+    let service = Arc::new(PointService {
         point: Mutex::new(Point::new(&config, id)?),
         origin: Instant::now(),
         counters: Counters::default(),
@@ -145,7 +113,7 @@ pub async fn serve_point(
     serve_connections(listener, shutdown, move |stream| {
         service.counters.connection();
         let service = service.clone();
-        async move { service.connection(HttpConnection::new(stream, MAX_BODY)).await }
+        async move { service.connection(stream).await }
     })
     .await
 }
@@ -154,73 +122,64 @@ fn add(counter: &AtomicU64, count: usize) {
     counter.fetch_add(count as u64, Ordering::Relaxed);
 }
 
-impl Service {
+impl PointService {
     fn point(&self) -> MutexGuard<'_, Point> {
         self.point.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn connection(&self, mut connection: HttpConnection) {
-        let mut head = Head::default();
-        let mut body = Vec::new();
-        // One connection to the grid for each client, as its requests follow each other.
-        let mut grid = Client::new(self.config.grid_address.clone());
-        loop {
-            match connection.next(&mut head, &mut body).await {
-                Next::Request => {}
-                Next::Refused => return self.counters.refused(),
-                Next::Closed => return,
-            }
-            let request = (head.method(), head.target());
-            let sent = if let Some(question) = Question::of_target(head.target()) {
-                let text = question.answer(&self.counters, || self.stats());
-                let response = Response::text(200);
-                connection.respond(&head, &response, text.as_bytes()).await
-            } else if request == ("POST", "/exchange") {
-                self.answer_exchange(&mut connection, &head, &body).await
-            } else {
-                self.counters.received(1);
-                let result = if request == ("POST", "/decide") {
-                    self.decide(&mut grid, &body).await
-                } else {
-                    Err(Refusal::new(404, "expected POST /decide"))
-                };
-                self.counters.answered(1);
-                send(&mut connection, &head, result).await
-            };
-            if !sent {
-                return;
-            }
+    /// Serves a connection in the protocol of its first byte.
+    async fn connection(&self, stream: TcpStream) {
+        let mut first = [0];
+        match timeout(IDLE_TIMEOUT, stream.peek(&mut first)).await {
+            Ok(Ok(1)) if first == [FIRST_BYTE] => self.serve_binary(stream).await,
+            Ok(Ok(1)) => self.serve_http(stream).await,
+            _ => {}
         }
     }
 
-    async fn decide(&self, grid: &mut Client, body: &[u8]) -> Result<DecisionBody, Refusal> {
-        let job: JobRequest = serde_json::from_slice(body).map_err(|error| Refusal::new(400, error))?;
-        if let Err(error) = self.point().sites().check(&job) {
-            return Err(Refusal::new(400, error));
+    /// A client of the grid for one connection, whose requests follow each other.
+    pub(super) fn grid_client(&self) -> Client {
+        Client::new(self.config.grid_address.clone())
+    }
+
+    /// Decides on a job, and submits it to the grid.
+    pub(super) async fn decide(&self, grid: &mut Client, job: &JobRequest) -> Reply {
+        if let Err(error) = self.point().sites().check(job) {
+            return Reply::refused(Status::InvalidJob, error);
         }
         if !self.config.decision().is_zero() {
             let _turn = self.container.lock().await;
             sleep(self.config.decision()).await;
         }
-        let site = self.choose(&job).await;
-        let placement = self.submit(grid, site, job).await?;
-        if let Some(error) = &placement.error {
+        let site = self.choose(job).await;
+        match self.submit(grid, site, *job).await {
+            Ok((placement, quality)) => self.reply(site, placement, quality),
+            Err(why) => Reply::refused(Status::GridFailure, why),
+        }
+    }
+
+    fn reply(&self, site: Option<u32>, placement: Placement, quality: Quality) -> Reply {
+        let refused = |status, text| Reply::Refused {
+            status,
+            quality: Some(quality),
+            text,
+        };
+        if let Some(error) = placement.error {
             add(&self.tally.queue_full, usize::from(placement.queue_full));
-            let text = format!("the grid refused the job: {error}");
-            return Err(Refusal::of_decision(&placement, text));
+            let status = if placement.queue_full {
+                Status::QueueFull
+            } else {
+                Status::GridFull
+            };
+            return refused(status, format!("the grid refused the job: {error}"));
         }
         let (Some(site), Some(job)) = (site, placement.job) else {
-            self.tally.refused.fetch_add(1, Ordering::Relaxed);
+            add(&self.tally.refused, 1);
             let text = "no site has capacity for this job under its policies";
-            return Err(Refusal::of_decision(&placement, text));
+            return refused(Status::NoCapacity, text.to_owned());
         };
-        self.tally.decisions.fetch_add(1, Ordering::Relaxed);
-        Ok(DecisionBody {
-            job,
-            site,
-            accuracy: placement.accuracy,
-            misplaced: placement.misplaced,
-        })
+        add(&self.tally.decisions, 1);
+        Reply::Placed { job, site, quality }
     }
 
     /// A site for the job. Waits for one at most for the configured time.
@@ -242,56 +201,49 @@ impl Service {
     }
 
     /// Submits the job, or its refusal, to the grid. An answer with an assessment is a placement,
-    /// also if the grid has no place for the job.
+    /// also if the grid has no place for the job. The error is a text for the client.
     async fn submit(
         &self,
         grid: &mut Client,
         site: Option<u32>,
         job: JobRequest,
-    ) -> Result<Placement, Refusal> {
+    ) -> Result<(Placement, Quality), String> {
         let body = serde_json::to_vec(&Submission { site, job }).unwrap_or_default();
-        match grid.post("/jobs", &body).await {
-            Ok((status, body)) => {
-                self.tally.submitted.fetch_add(1, Ordering::Relaxed);
-                match serde_json::from_slice(&body) {
-                    Ok(placement) if status == 200 || status == 503 => Ok(placement),
-                    _ => {
-                        let text = String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
-                        Err(Refusal::new(
-                            503,
-                            format!("the grid refused the job: {}", text.trim_end()),
-                        ))
-                    }
-                }
-            }
-            Err(error) => {
-                self.tally.grid_failures.fetch_add(1, Ordering::Relaxed);
-                Err(Refusal::new(503, format!("the grid does not answer: {error}")))
-            }
-        }
+        let answer = grid.post("/jobs", &body).await;
+        let (status, body) = answer.map_err(|error| {
+            add(&self.tally.grid_failures, 1);
+            format!("the grid does not answer: {error}")
+        })?;
+        add(&self.tally.submitted, 1);
+        let placement = serde_json::from_slice(&body).ok();
+        let placement = placement.filter(|_: &Placement| status == 200 || status == 503);
+        let assessed = placement.and_then(|placement| {
+            let quality = Quality::new(placement.accuracy, placement.misplaced)?;
+            Some((placement, quality))
+        });
+        assessed.ok_or_else(|| {
+            let text = String::from_utf8_lossy(&body[..body.len().min(300)]);
+            format!("the grid refused the job: {}", text.trim_end())
+        })
     }
 
-    async fn answer_exchange(&self, connection: &mut HttpConnection, head: &Head, body: &[u8]) -> bool {
-        let request: ExchangeRequest = match serde_json::from_slice(body) {
-            Ok(request) => request,
-            Err(error) => return respond(connection, head, 400, String::new(), &ErrorBody::new(error)).await,
-        };
-        let result = {
+    /// The response to another point, as JSON.
+    pub(super) fn answer_exchange(
+        &self,
+        request: &ExchangeRequest,
+        request_bytes: usize,
+    ) -> Result<Vec<u8>, ExchangeError> {
+        let response = {
             let mut point = self.point();
-            point.answer(elapsed_ns(self.origin), &request)
-        };
-        match result {
-            Ok(response) => {
-                let text = serde_json::to_vec(&response).unwrap_or_default();
-                self.count(&response.decisions, &request.decisions, body.len() + text.len());
-                let head_of = Response {
-                    content_type: "application/json",
-                    ..Response::text(200)
-                };
-                connection.respond(head, &head_of, &text).await
-            }
-            Err(error) => respond(connection, head, 400, String::new(), &ErrorBody::new(error)).await,
-        }
+            point.answer(elapsed_ns(self.origin), request)
+        }?;
+        let text = serde_json::to_vec(&response).unwrap_or_default();
+        self.count(
+            &response.decisions,
+            &request.decisions,
+            request_bytes + text.len(),
+        );
+        Ok(text)
     }
 
     fn count<T>(&self, sent: &[T], received: &[T], bytes: usize) {
@@ -340,7 +292,7 @@ impl Service {
         Ok(point.accept(now, &request, &response, state))
     }
 
-    fn stats(&self) -> PointStats {
+    pub(super) fn stats(&self) -> PointStats {
         let (jobs_known, decisions_lost) = {
             let point = self.point();
             (point.known_jobs(), point.lost())
@@ -364,25 +316,6 @@ impl Service {
             jobs_held: tally.held.load(Ordering::Relaxed),
         }
     }
-}
-
-async fn send(connection: &mut HttpConnection, head: &Head, result: Result<DecisionBody, Refusal>) -> bool {
-    match result {
-        Ok(decided) => {
-            let fields = quality_fields(decided.accuracy, decided.misplaced, false);
-            respond(connection, head, 200, fields, &decided).await
-        }
-        Err(refusal) => respond(connection, head, refusal.status, refusal.fields, &refusal.error).await,
-    }
-}
-
-/// The header fields with the quality of a decision.
-fn quality_fields(accuracy: f64, misplaced: bool, queue_full: bool) -> String {
-    format!(
-        "Plimsoll-Accuracy: {accuracy:.6}\r\nPlimsoll-Misplaced: {}\r\nPlimsoll-Queue-Full: {}\r\n",
-        u8::from(misplaced),
-        u8::from(queue_full)
-    )
 }
 
 /// Counts a job that waits, also if its connection ends meanwhile.

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use plimsoll_wire::broker::JobRequest;
+
 use super::config::{BrokerConfig, GridConfig};
-use super::grid::{Grid, JobRequest, Totals};
+use super::grid::{Grid, Totals};
 use super::point::{PeerState, Point};
 use super::select::Selector;
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use plimsoll_wire::sql::Server;
 use serde::{Deserialize, Serialize};
 
 use super::database;
@@ -29,13 +30,28 @@ pub enum Protocol {
     Soap,
 }
 
+/// Where the logic of operations is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Logic {
+    /// In the service, which sends several statements for an operation.
+    #[default]
+    Server,
+    /// In functions of the database, with one statement for an operation. `PostgreSQL` only.
+    Database,
+}
+
 /// Configuration of `catalogue`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogueConfig {
-    /// Path of an `SQLite` file, or URL of a `PostgreSQL` database, with the tables of the data set
-    /// `catalogue`.
+    /// Path of an `SQLite` file, or URL of a `PostgreSQL` or `MariaDB` database, with the tables of
+    /// the data set `catalogue`.
     pub database: PathBuf,
+    /// Where the logic of `Register`, `Lookup` and `Delete` is. That of the other operations is in
+    /// the service.
+    #[serde(default)]
+    pub logic: Logic,
     /// The protocol of the service.
     #[serde(default)]
     pub protocol: Protocol,
@@ -85,6 +101,7 @@ impl CatalogueConfig {
     pub fn new(database: impl Into<PathBuf>) -> Self {
         Self {
             database: database.into(),
+            logic: Logic::default(),
             protocol: Protocol::default(),
             threads: twenty(),
             security: none(),
@@ -97,7 +114,11 @@ impl CatalogueConfig {
 
     pub(super) fn check(&self) -> Result<(), ServiceError> {
         let wrong = |key, why: String| Err(ServiceError::Config { key, why });
-        database::check(&self.database)?;
+        let server = database::check(&self.database)?.map(|address| address.server);
+        if self.logic == Logic::Database && server != Some(Server::Postgres) {
+            let why = "expected server: only PostgreSQL has the functions";
+            return wrong("logic", why.into());
+        }
         if !(1..=1000).contains(&self.threads) {
             return wrong("threads", format!("expected 1 to 1,000, got {}", self.threads));
         }
@@ -149,10 +170,23 @@ mod tests {
                 ca_file: Some("ca.pem".into()),
                 ..valid()
             },
-            CatalogueConfig::new("mysql://u@h/d"),
+            CatalogueConfig::new("oracle://u@h/d"),
+            CatalogueConfig {
+                logic: Logic::Database,
+                ..CatalogueConfig::new("mysql://u@h/d")
+            },
+            CatalogueConfig {
+                logic: Logic::Database,
+                ..valid()
+            },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
         }
+        let functions = CatalogueConfig {
+            logic: Logic::Database,
+            ..CatalogueConfig::new("postgresql://u@h/d")
+        };
+        assert!(functions.check().is_ok());
         assert!(!format!("{:?}", CatalogueConfig::new("postgresql://u:pw@h/d")).contains("pw"));
     }
 }

@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_grid_proxy::end_entity;
-use plimsoll_wire::catalogue::{Frame, MAX_BULK, Reply, Request, Status, subject_text};
+use plimsoll_wire::catalogue::{Frame, MAX_BULK, Reply, Request, Status, Subject};
 use rustls::{ServerConnection, StreamOwned};
 
 use super::ServiceState;
 use super::config::Protocol;
 use super::database::DatabaseError;
-use super::store::{Store, result};
+use super::store::{Store, User, result};
 use super::stream::LimitedStream;
 use super::tls;
 
@@ -45,9 +45,9 @@ pub(super) struct Worker<'a> {
 #[derive(Default)]
 struct Session {
     /// Subject of the certificate of the end entity; none without security.
-    certified: Option<String>,
-    /// Number of the user; none before the first request that needs it.
-    user: Option<i64>,
+    certified: Option<Subject>,
+    /// The user; none before the first request that needs it.
+    user: Option<User>,
     /// Subject that the client has stated.
     stated: String,
     /// Whether the client has begun a session.
@@ -105,7 +105,7 @@ impl<'a> Worker<'a> {
         let mut session = Session {
             certified: Some(
                 certificate
-                    .and_then(|certificate| subject_text(certificate))
+                    .and_then(|certificate| Subject::of_certificate(certificate))
                     .unwrap_or_default(),
             ),
             ..Session::default()
@@ -255,7 +255,7 @@ impl<'a> Worker<'a> {
         tally.database_errors.fetch_add(1, Ordering::Relaxed);
         self.store = None;
         let status = match error {
-            DatabaseError::Busy => Status::BUSY,
+            DatabaseError::Busy | DatabaseError::Deadlock => Status::BUSY,
             DatabaseError::Failed(_) => Status::INTERNAL,
         };
         (status, format!("{}: {error}", status.text()))
@@ -267,12 +267,15 @@ impl<'a> Worker<'a> {
             Some(store) => store,
             empty => empty.insert(Store::open(&shared.database, &shared.tables)?),
         };
-        let user = match session.user {
+        let user = match &mut session.user {
             Some(user) => user,
             None if store.is_in_transaction() => return Ok(result(Status::INVALID)),
-            None => {
-                let subject = session.certified.as_deref().unwrap_or(&session.stated);
-                *session.user.insert(store.user(subject)?)
+            unknown => {
+                let user = match &session.certified {
+                    Some(subject) => store.user(subject)?,
+                    None => store.user(&Subject::of_text(&session.stated))?,
+                };
+                unknown.insert(user)
             }
         };
         store.answer(user, request)

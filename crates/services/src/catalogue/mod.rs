@@ -1,5 +1,6 @@
-//! `catalogue`: a file catalogue with the functions that LFC and `FiReMan` share, over `SQLite` or
-//! `PostgreSQL`, with the tables of the data set [`catalogue`](crate::data::catalogue).
+//! `catalogue`: a file catalogue with the functions that LFC and `FiReMan` share, over `SQLite`,
+//! `PostgreSQL` or `MariaDB`, with the tables of the data set
+//! [`catalogue`](crate::data::catalogue).
 //!
 //! The protocol is that of [`plimsoll_wire::catalogue`], or SOAP
 //! ([`plimsoll_wire::catalogue::soap`]), plain or within TLS with client certificates or grid
@@ -14,7 +15,10 @@
 //! `GET /plimsoll/stats` on the same port returns the counters, without a thread
 //! ([`crate::counters`]); with SOAP, `GET /catalogue?wsdl` returns the description of the service.
 //!
-//! Not implemented: ACLs and groups, symbolic links, comments, and `MariaDB`.
+//! With [`Logic::Database`], functions of `PostgreSQL` carry out the bulk operations, which the
+//! service creates when it starts.
+//!
+//! Not implemented: comments.
 
 mod config;
 mod connection;
@@ -36,7 +40,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub use config::{CatalogueConfig, Protocol, SecurityMode};
+pub use config::{CatalogueConfig, Logic, Protocol, SecurityMode};
 pub use tally::CatalogueStats;
 
 use self::connection::Worker;
@@ -76,13 +80,20 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServiceError> {
     config.check()?;
+    if config.logic == Logic::Database {
+        let database = config.database.clone();
+        let created = tokio::task::spawn_blocking(move || store::create_functions(&database));
+        created
+            .await
+            .map_err(|error| ServiceError::io("cannot create the functions")(error.into()))??;
+    }
     let shared = Arc::new(ServiceState {
         tls: tls::server(&config)?,
         database: config.database,
         protocol: config.protocol,
         threads: config.threads,
         idle_timeout: Duration::from_secs_f64(config.idle_timeout_s),
-        tables: Tables::default(),
+        tables: Tables::new(config.logic),
         counters: Counters::default(),
         tally: Tally::default(),
     });
@@ -151,7 +162,10 @@ async fn statistics(mut connection: HttpConnection, shared: &ServiceState) {
         let counters = &shared.counters;
         let (status, text) = match Question::of_target(head.target()) {
             Some(question) => {
-                let stats = || shared.tally.stats(counters.counts(), shared.threads);
+                let stats = || {
+                    let (counts, store) = (counters.counts(), &shared.tables.tally);
+                    shared.tally.stats(counts, store, shared.threads)
+                };
                 (200, question.answer(counters, stats))
             }
             None if shared.protocol == Protocol::Soap => {

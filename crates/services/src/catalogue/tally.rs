@@ -21,6 +21,14 @@ pub(super) struct Tally {
     entries_deleted: AtomicU64,
 }
 
+/// Counters of work in the database. They never decrease.
+#[derive(Debug, Default)]
+pub(super) struct StoreTally {
+    pub(super) deadlocks: AtomicU64,
+    pub(super) function_calls: AtomicU64,
+    pub(super) function_fallbacks: AtomicU64,
+}
+
 /// The values of all counters at one time.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CatalogueStats {
@@ -33,6 +41,13 @@ pub struct CatalogueStats {
     pub failed_handshakes: u64,
     /// Requests that failed because of the database.
     pub database_errors: u64,
+    /// Transactions that the database has undone because of a deadlock.
+    pub deadlocks: u64,
+    /// Requests that functions of the database have carried out.
+    pub function_calls: u64,
+    /// Requests that functions of the database could not decide, so that the service has carried
+    /// them out.
+    pub function_fallbacks: u64,
     /// Entries that requests were to insert.
     pub entries_inserted: u64,
     /// Entries that requests were to read.
@@ -58,13 +73,16 @@ impl Tally {
         counter.fetch_add(entries_of(request), Ordering::Relaxed);
     }
 
-    pub(super) fn stats(&self, counts: Counts, threads_limit: usize) -> CatalogueStats {
+    pub(super) fn stats(&self, counts: Counts, store: &StoreTally, threads_limit: usize) -> CatalogueStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CatalogueStats {
             counts,
             handshakes: get(&self.handshakes),
             failed_handshakes: get(&self.failed_handshakes),
             database_errors: get(&self.database_errors),
+            deadlocks: get(&store.deadlocks),
+            function_calls: get(&store.function_calls),
+            function_fallbacks: get(&store.function_fallbacks),
             entries_inserted: get(&self.entries_inserted),
             entries_read: get(&self.entries_read),
             entries_deleted: get(&self.entries_deleted),

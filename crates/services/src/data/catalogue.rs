@@ -31,6 +31,8 @@ const GROUP: i64 = 101;
 pub(crate) const DIRECTORY: u32 = 0o040_000;
 /// Type of files in `st_mode`.
 pub(crate) const FILE: u32 = 0o100_000;
+/// Type of symbolic links in `st_mode`.
+pub(crate) const LINK: u32 = 0o120_000;
 /// Time of all rows, in seconds since 1970: 2005-06-01.
 const TIME: i64 = 1_117_584_000;
 /// Maximum number of entries.
@@ -105,7 +107,7 @@ impl CatalogueConfig {
     }
 
     pub(super) fn write(&self, writer: &mut dyn Writer) -> Result<Vec<TableReport>, ServiceError> {
-        let mut out = Out::new(writer);
+        let mut out = Out::new(writer).bytewise();
         self.metadata(&mut out)?;
         self.replicas(&mut out)?;
         self.users(&mut out)?;

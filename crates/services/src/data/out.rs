@@ -9,12 +9,24 @@ use crate::ServiceError;
 pub(super) struct Out<'a> {
     writer: &'a mut dyn Writer,
     reports: Vec<TableReport>,
+    bytewise: bool,
 }
 
 impl<'a> Out<'a> {
     pub(super) fn new(writer: &'a mut dyn Writer) -> Self {
-        let reports = Vec::new();
-        Self { writer, reports }
+        Self {
+            writer,
+            reports: Vec::new(),
+            bytewise: false,
+        }
+    }
+
+    /// Writes tables whose texts are compared as bytes.
+    pub(super) fn bytewise(self) -> Self {
+        Self {
+            bytewise: true,
+            ..self
+        }
     }
 
     /// `key` and `indexes`: the indices of their columns.
@@ -43,6 +55,7 @@ impl<'a> Out<'a> {
             indexes: indexes.iter().map(|columns| columns.to_vec()).collect(),
             unique: unique.iter().map(|columns| columns.to_vec()).collect(),
             watched: false,
+            bytewise: self.bytewise,
         })?;
         self.reports.push(TableReport {
             name,

@@ -147,6 +147,7 @@ impl TableConfig {
             indexes: Vec::new(),
             unique: Vec::new(),
             watched: self.versions,
+            bytewise: false,
         };
         let write = |number| {
             layout.name = self.table_name(number);

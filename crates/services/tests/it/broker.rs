@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use crate::support::{Client, Running, start};
 
 /// Two sites of 100 CPUs and one organisation.
-fn grid_config(policies: &Value) -> Value {
+pub fn grid_config(policies: &Value) -> Value {
     json!({"sites": 2, "organisations": 1, "groups": 1, "cpus": [100, 100], "policies": policies})
 }
 
-fn grid(config: &Value) -> Running {
+pub fn grid(config: &Value) -> Running {
     let config: GridConfig = serde_json::from_value(config.clone()).unwrap();
     start(0, move |listener, shutdown| {
         broker::serve_grid(listener, config, shutdown.into_future())
@@ -20,7 +20,7 @@ fn grid(config: &Value) -> Running {
 }
 
 /// A decision point of `grid` with further keys.
-fn point(grid: &Running, config: &Value, keys: &Value) -> Running {
+pub fn point(grid: &Running, config: &Value, keys: &Value) -> Running {
     let mut whole = json!({"grid": config, "grid_address": grid.address.to_string()});
     for (key, value) in keys.as_object().unwrap() {
         whole[key] = value.clone();
@@ -157,7 +157,7 @@ fn an_exchange_tells_each_point_the_decisions_of_the_other() {
     wait_until(|| second.stats()["exchange_failures"].as_u64().unwrap() > 0);
 }
 
-fn wait_until(is_true: impl Fn() -> bool) {
+pub fn wait_until(is_true: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_true() {
         assert!(start.elapsed() < Duration::from_secs(20));

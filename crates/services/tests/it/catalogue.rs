@@ -1,4 +1,4 @@
-//! The catalogue over `SQLite` and `PostgreSQL`: operations, permissions, transactions, threads,
+//! The catalogue over every database: operations, permissions, transactions, threads,
 //! and clients that send something else.
 
 use std::io::{Read, Write};
@@ -12,7 +12,6 @@ use plimsoll_wire::catalogue::{
     DataSet as Names, DirectoryEntry, Frame, Key, MAX_BULK, NewEntry, Reply, Request, Status, guid_of,
 };
 
-use crate::servers::{self, Kind};
 use crate::support::{Running, Scratch, start};
 
 pub const OWNER: &str = "/O=Plimsoll/CN=owner";
@@ -46,13 +45,13 @@ pub fn serve(database: impl Into<PathBuf>, change: impl FnOnce(&mut CatalogueCon
     })
 }
 
-struct Client {
+pub struct Client {
     stream: TcpStream,
     input: Vec<u8>,
 }
 
 impl Client {
-    fn open(service: &Running, subject: &str) -> Self {
+    pub fn open(service: &Running, subject: &str) -> Self {
         let mut client = Self::connect(service);
         let subject = subject.to_owned();
         assert_eq!(client.status(&Request::StartSession { subject }), Status::OK);
@@ -68,7 +67,7 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, request: &Request) -> Reply {
+    pub fn ask(&mut self, request: &Request) -> Reply {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
         self.stream.write_all(&bytes).unwrap();
@@ -91,14 +90,14 @@ impl Client {
         }
     }
 
-    fn status(&mut self, request: &Request) -> Status {
+    pub fn status(&mut self, request: &Request) -> Status {
         match self.ask(request) {
             Reply::Result(status, _) => status,
             other => panic!("{other:?}"),
         }
     }
 
-    fn statuses(&mut self, request: &Request) -> Vec<Status> {
+    pub fn statuses(&mut self, request: &Request) -> Vec<Status> {
         match self.ask(request) {
             Reply::Results(statuses) => statuses,
             other => panic!("{other:?}"),
@@ -106,7 +105,7 @@ impl Client {
     }
 
     /// GUIDs of the entries; none where there is no entry.
-    fn guids(&mut self, keys: Vec<Key>) -> Vec<Option<String>> {
+    pub fn guids(&mut self, keys: Vec<Key>) -> Vec<Option<String>> {
         match self.ask(&Request::Lookup(keys)) {
             Reply::Entries(found) => found.into_iter().map(|found| Some(found?.guid)).collect(),
             other => panic!("{other:?}"),
@@ -128,8 +127,8 @@ pub fn path(path: &str) -> Key {
     Key::Path(path.into())
 }
 
-/// What both databases must do.
-fn operations(service: &Running) {
+/// What every database must do.
+pub fn operations(service: &Running) {
     let mut client = Client::open(service, "/O=Lab/CN=first");
     let guid = NAMES.guid(120);
     let name = NAMES.path(120, &guid);
@@ -316,7 +315,7 @@ fn directory(client: &mut Client) {
 }
 
 /// A transaction is undone by the client, and by the end of its connection.
-fn transactions(service: &Running) {
+pub fn transactions(service: &Running) {
     let entry = || Request::Register(vec![new("/grid/new/undone")]);
     let key = || vec![path("/grid/new/undone")];
     let mut reader = Client::open(service, "/O=Lab/CN=first");
@@ -355,20 +354,6 @@ fn all_operations_over_sqlite() {
         [("Cns_file_metadata", 5 + 3 + 250), ("Cns_file_replica", 500)]
     );
     let service = serve(&file, |config| config.threads = 5);
-    operations(&service);
-    transactions(&service);
-    assert_eq!(service.stats()["database_errors"], 0);
-}
-
-#[test]
-fn all_operations_over_postgres() {
-    let Some(server) = servers::shared(Kind::Postgres) else {
-        return;
-    };
-    let name = server.database("SELECT 1;");
-    let url = server.url(&name);
-    load(&url);
-    let service = serve(&url, |config| config.threads = 5);
     operations(&service);
     transactions(&service);
     assert_eq!(service.stats()["database_errors"], 0);

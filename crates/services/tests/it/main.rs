@@ -6,7 +6,10 @@
 )]
 
 mod broker;
+mod broker_binary;
 mod catalogue;
+mod catalogue_databases;
+mod catalogue_paths;
 mod catalogue_soap;
 mod data;
 mod databases;

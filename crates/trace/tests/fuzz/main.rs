@@ -10,13 +10,13 @@
 )]
 
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use plimsoll_trace::event::Event;
 use plimsoll_trace::file::{FileError, Reader, Writer};
 use plimsoll_trace::header::{FORMAT, Footer};
 
 mod allocated;
+mod bounded;
 mod changed;
 mod targets {
     pub mod preload_log;
@@ -24,44 +24,8 @@ mod targets {
     pub mod trace_file;
 }
 
-use changed::Changes;
+use bounded::{MemoryBound, fuzz};
 use targets::{preload_log, strace_text, trace_file};
-
-/// The maximum memory: a constant, and a number of bytes for each byte of the input.
-#[derive(Clone, Copy)]
-struct MemoryBound {
-    any: usize,
-    each: usize,
-}
-
-/// Runs a target with `times` inputs.
-fn fuzz(whole: &[Vec<u8>], special: &[u8], times: usize, bound: MemoryBound, mut target: impl FnMut(&[u8])) {
-    let more = std::env::var("PLIMSOLL_FUZZ_TIMES").ok();
-    let times = times * more.map_or(1, |more| more.parse().unwrap());
-    // The first runs create tables that are used by all inputs.
-    for input in whole {
-        target(input);
-    }
-    let mut changes = Changes::new(whole, special);
-    for number in 0..times {
-        let input = changes.next();
-        let mut most = 0;
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            most = allocated::peak_during(|| target(&input));
-        }));
-        let describe = || format!("input {number}: b\"{}\"", input.escape_ascii());
-        if let Err(panic) = result {
-            eprintln!("{}", describe());
-            resume_unwind(panic);
-        }
-        let allowed = bound.any + bound.each * input.len();
-        assert!(
-            most <= allowed,
-            "{most} bytes are allocated, at most {allowed} are allowed, for {}",
-            describe()
-        );
-    }
-}
 
 #[test]
 fn changed_text_of_strace_is_read_within_the_memory_limit() {

@@ -40,6 +40,8 @@ impl Status {
     pub const IS_DIRECTORY: Self = Self(libc_number::EISDIR);
     /// A value of the request is invalid.
     pub const INVALID: Self = Self(libc_number::EINVAL);
+    /// The path has too many symbolic links.
+    pub const LINKS: Self = Self(libc_number::ELOOP);
     /// The database failed (LFC: internal error).
     pub const INTERNAL: Self = Self(1015);
 
@@ -54,6 +56,7 @@ impl Status {
             Self::NOT_DIRECTORY => "not a directory",
             Self::IS_DIRECTORY => "is a directory",
             Self::INVALID => "invalid request",
+            Self::LINKS => "too many links",
             Self::INTERNAL => "catalogue error",
             _ => "unknown result",
         }
@@ -69,4 +72,5 @@ mod libc_number {
     pub(super) const ENOTDIR: u32 = 20;
     pub(super) const EISDIR: u32 = 21;
     pub(super) const EINVAL: u32 = 22;
+    pub(super) const ELOOP: u32 = 40;
 }

@@ -13,20 +13,27 @@
 //! The differences from LFC: the length is that of the body in both directions; there is no current
 //! directory; a cursor of a directory is the last name, so that the server stores nothing between
 //! two pages; [`Request::Register`], [`Request::Lookup`] and [`Request::Delete`] perform in one
-//! round trip what LFC's calls need several for.
+//! round trip what LFC's calls need several for; an ACL is a text with names instead of numbers.
+//!
+//! The protocol has no version. What is added has types of its own, so that the messages of older
+//! clients and servers do not change: a server that does not know the type of a request closes the
+//! connection. Links and ACLs were added in this way.
 
+mod acl;
 mod error;
 mod fields;
 mod frame;
 mod names;
 mod reply;
 mod request;
+pub mod rucio;
 pub mod soap;
 mod subject;
 
+pub use acl::{AclEntry, AclTag, AclTextError, MAX_ACL, acl_text, parse_acl};
 pub use error::{CatalogueProtocolError, Status};
 pub use frame::{Frame, HEADER, MAX_BODY};
 pub use names::{DataSet, ROOT_DIRECTORIES, guid_of};
 pub use reply::{DirectoryEntry, EntryData, Reply};
 pub use request::{Key, MAX_BULK, NewEntry, Request};
-pub use subject::subject_text;
+pub use subject::Subject;

@@ -12,6 +12,8 @@ mod kind {
     pub(super) const ENTRIES: u32 = 2001;
     pub(super) const REPLICAS: u32 = 2002;
     pub(super) const DIRECTORY: u32 = 2003;
+    pub(super) const LINK: u32 = 2004;
+    pub(super) const ACL: u32 = 2005;
 }
 
 /// Maximum number of replicas of an entry in a reply.
@@ -65,6 +67,17 @@ pub enum Reply {
         /// Whether this is the last page.
         is_last: bool,
     },
+    /// The path to which a symbolic link leads.
+    Link(String),
+    /// An ACL.
+    Acl {
+        /// Subject of the owner.
+        owner: String,
+        /// Name of the group; empty: none.
+        group: String,
+        /// The ACL in its text form.
+        acl: String,
+    },
 }
 
 impl Reply {
@@ -76,6 +89,8 @@ impl Reply {
             Self::Entries(_) => kind::ENTRIES,
             Self::Replicas(_) => kind::REPLICAS,
             Self::Directory { .. } => kind::DIRECTORY,
+            Self::Link(_) => kind::LINK,
+            Self::Acl { .. } => kind::ACL,
         };
         frame::put(out, kind, |body| self.put(body));
     }
@@ -114,6 +129,12 @@ impl Reply {
                     body.long(entry.size);
                 }
             }
+            Self::Link(target) => body.text(target),
+            Self::Acl { owner, group, acl } => {
+                body.text(owner);
+                body.text(group);
+                body.text(acl);
+            }
         }
     }
 
@@ -131,6 +152,8 @@ impl Reply {
             kind::ENTRIES => entries(&mut fields).map(Self::Entries),
             kind::REPLICAS => fields.list(MAX_REPLICAS, Fields::text).map(Self::Replicas),
             kind::DIRECTORY => directory(&mut fields),
+            kind::LINK => fields.text().map(Self::Link),
+            kind::ACL => acl(&mut fields),
             other => return Err(CatalogueProtocolError::Type(other)),
         };
         reply
@@ -179,7 +202,11 @@ fn found(fields: &mut Fields<'_>) -> Option<EntryData> {
 }
 
 fn directory(fields: &mut Fields<'_>) -> Option<Reply> {
-    let is_last = fields.byte()? == 1;
+    let is_last = match fields.byte()? {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
     let entries = fields.list(MAX_BULK, |fields| {
         Some(DirectoryEntry {
             name: fields.text()?,
@@ -189,6 +216,14 @@ fn directory(fields: &mut Fields<'_>) -> Option<Reply> {
         })
     })?;
     Some(Reply::Directory { entries, is_last })
+}
+
+fn acl(fields: &mut Fields<'_>) -> Option<Reply> {
+    Some(Reply::Acl {
+        owner: fields.text()?,
+        group: fields.text()?,
+        acl: fields.text()?,
+    })
 }
 
 #[cfg(test)]
@@ -220,6 +255,12 @@ mod tests {
                 entries: vec![entry],
                 is_last: true,
             },
+            Reply::Link("/grid/a".into()),
+            Reply::Acl {
+                owner: "/O=Lab/CN=a".into(),
+                group: String::new(),
+                acl: "user::rw-".into(),
+            },
         ] {
             let mut bytes = Vec::new();
             reply.encode(&mut bytes);
@@ -230,5 +271,15 @@ mod tests {
             }
             assert_eq!(Reply::decode(frame), Ok(reply));
         }
+    }
+
+    #[test]
+    fn a_page_is_the_last_one_or_it_is_not() {
+        let page = |is_last: u8| {
+            let body = [is_last, 0, 0];
+            let kind = kind::DIRECTORY;
+            Reply::decode(Frame { kind, body: &body }).is_ok()
+        };
+        assert_eq!([0, 1, 2].map(page), [true, true, false]);
     }
 }

@@ -12,6 +12,10 @@ mod kind {
     pub(super) const CREATE: u32 = 4;
     pub(super) const MAKE_DIRECTORY: u32 = 5;
     pub(super) const SET_MODE: u32 = 8;
+    pub(super) const GET_ACL: u32 = 37;
+    pub(super) const SET_ACL: u32 = 38;
+    pub(super) const READ_LINK: u32 = 41;
+    pub(super) const MAKE_LINK: u32 = 42;
     pub(super) const ADD_REPLICA: u32 = 43;
     pub(super) const DELETE_REPLICA: u32 = 44;
     pub(super) const LIST_REPLICAS: u32 = 45;
@@ -118,6 +122,30 @@ pub enum Request {
         /// Permissions.
         mode: u32,
     },
+    /// Creates a symbolic link.
+    MakeLink {
+        /// Its logical name.
+        path: String,
+        /// The path to which it leads: absolute, or relative to the directory of the link.
+        target: String,
+    },
+    /// Reads the path to which a symbolic link leads.
+    ReadLink {
+        /// Its logical name.
+        path: String,
+    },
+    /// Reads the ACL of an entry or a directory.
+    GetAcl {
+        /// Its logical name.
+        path: String,
+    },
+    /// Replaces the ACL of an entry or a directory.
+    SetAcl {
+        /// Its logical name.
+        path: String,
+        /// The ACL in its text form ([`parse_acl`](super::parse_acl)).
+        acl: String,
+    },
     /// Adds a replica to an entry.
     AddReplica {
         /// GUID of the entry.
@@ -167,6 +195,10 @@ impl Request {
             Self::Create { .. } => kind::CREATE,
             Self::MakeDirectory { .. } => kind::MAKE_DIRECTORY,
             Self::SetMode { .. } => kind::SET_MODE,
+            Self::MakeLink { .. } => kind::MAKE_LINK,
+            Self::ReadLink { .. } => kind::READ_LINK,
+            Self::GetAcl { .. } => kind::GET_ACL,
+            Self::SetAcl { .. } => kind::SET_ACL,
             Self::AddReplica { .. } => kind::ADD_REPLICA,
             Self::DeleteReplica { .. } => kind::DELETE_REPLICA,
             Self::Stat(_) => kind::STAT,
@@ -181,7 +213,10 @@ impl Request {
     fn put(&self, body: &mut Vec<u8>) {
         match self {
             Self::EndSession | Self::StartTransaction | Self::EndTransaction | Self::AbortTransaction => {}
-            Self::StartSession { subject: text } | Self::DeleteReplica { replica: text } => body.text(text),
+            Self::StartSession { subject: text }
+            | Self::DeleteReplica { replica: text }
+            | Self::ReadLink { path: text }
+            | Self::GetAcl { path: text } => body.text(text),
             Self::Create {
                 path,
                 guid,
@@ -197,9 +232,20 @@ impl Request {
                 body.text(path);
                 body.number(*mode);
             }
-            Self::AddReplica { guid, replica } => {
-                body.text(guid);
-                body.text(replica);
+            Self::AddReplica {
+                guid: name,
+                replica: text,
+            }
+            | Self::MakeLink {
+                path: name,
+                target: text,
+            }
+            | Self::SetAcl {
+                path: name,
+                acl: text,
+            } => {
+                body.text(name);
+                body.text(text);
             }
             Self::Stat(key) | Self::ListReplicas(key) => key.put(body),
             Self::Register(entries) => {
@@ -250,10 +296,11 @@ impl Request {
                 path_and_mode(fields).map(|(path, mode)| Self::MakeDirectory { path, mode })
             }
             kind::SET_MODE => path_and_mode(fields).map(|(path, mode)| Self::SetMode { path, mode }),
-            kind::ADD_REPLICA => fields
-                .text()
-                .zip(fields.text())
-                .map(|(guid, replica)| Self::AddReplica { guid, replica }),
+            kind::ADD_REPLICA => two_texts(fields).map(|(guid, replica)| Self::AddReplica { guid, replica }),
+            kind::MAKE_LINK => two_texts(fields).map(|(path, target)| Self::MakeLink { path, target }),
+            kind::SET_ACL => two_texts(fields).map(|(path, acl)| Self::SetAcl { path, acl }),
+            kind::READ_LINK => fields.text().map(|path| Self::ReadLink { path }),
+            kind::GET_ACL => fields.text().map(|path| Self::GetAcl { path }),
             kind::DELETE_REPLICA => fields.text().map(|replica| Self::DeleteReplica { replica }),
             kind::STAT => Key::take(fields).map(Self::Stat),
             kind::LIST_REPLICAS => Key::take(fields).map(Self::ListReplicas),
@@ -268,6 +315,10 @@ impl Request {
 
 fn path_and_mode(fields: &mut Fields<'_>) -> Option<(String, u32)> {
     Some((fields.text()?, fields.number()?))
+}
+
+fn two_texts(fields: &mut Fields<'_>) -> Option<(String, String)> {
+    Some((fields.text()?, fields.text()?))
 }
 
 fn create(fields: &mut Fields<'_>) -> Option<Request> {
@@ -329,6 +380,20 @@ mod tests {
                 replica: text("srm://h/f"),
             },
             Request::DeleteReplica { replica: text("r") },
+            Request::MakeLink {
+                path: text("/grid/l"),
+                target: text("../d"),
+            },
+            Request::ReadLink {
+                path: text("/grid/l"),
+            },
+            Request::GetAcl {
+                path: text("/grid/d"),
+            },
+            Request::SetAcl {
+                path: text("/grid/d"),
+                acl: text("user::rwx"),
+            },
             Request::Stat(Key::Path(text("/"))),
             Request::ListReplicas(Key::Guid(text("g"))),
             Request::Register(vec![NewEntry {

@@ -1,4 +1,8 @@
-//! The subject of an X.509 certificate as grids write it: `/O=Plimsoll/CN=tester`.
+//! The subject of an X.509 certificate as grids write it, `/O=Plimsoll/OU=lab/CN=tester`, and the
+//! groups of its holder: its organisational units (`OU`), in their order.
+//!
+//! Grids have the groups of a user from attribute certificates (VOMS). Those need a service that
+//! issues them; units are in any certificate.
 //!
 //! The certificate has been verified before, so that this is no verification: a certificate that
 //! does not have the usual form has no subject.
@@ -21,10 +25,60 @@ const OBJECT_IDENTIFIER: u8 = 0x06;
 const VERSION: u8 = 0xa0;
 /// Maximum length of a subject, bytes: that of a column of names.
 const MAX_SUBJECT: usize = 255;
+/// The attribute whose values are groups.
+const GROUP: &str = "OU";
+/// Maximum number of groups of a subject. Further ones are left out.
+const MAX_GROUPS: usize = 32;
 
-/// The subject of a certificate in DER. None: the certificate does not have the usual form, or its
-/// subject is empty, too long, or has attributes without a known name.
-pub fn subject_text(certificate: &[u8]) -> Option<String> {
+/// Who a client is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// The subject as a text; empty: unknown.
+    pub text: String,
+    /// Names of its groups. The first one is its primary group.
+    pub groups: Vec<String>,
+}
+
+impl Subject {
+    /// The subject of a certificate in DER. None: the certificate does not have the usual form, or
+    /// its subject is empty, too long, or has attributes without a known name.
+    ///
+    /// The groups are those of the attributes and not of the text: a name may contain `/OU=`.
+    pub fn of_certificate(certificate: &[u8]) -> Option<Self> {
+        let mut subject = Self::default();
+        for (name, value) in attributes(certificate)? {
+            subject.text.extend(["/", name, "=", value]);
+            if name == GROUP {
+                subject.add_group(value);
+            }
+        }
+        (1..=MAX_SUBJECT).contains(&subject.text.len()).then_some(subject)
+    }
+
+    /// The subject that a client without a certificate states. A group ends at the next `/`.
+    pub fn of_text(text: &str) -> Self {
+        let mut subject = Self {
+            text: text.to_owned(),
+            groups: Vec::new(),
+        };
+        for part in text.split('/') {
+            if let Some((GROUP, value)) = part.split_once('=') {
+                subject.add_group(value);
+            }
+        }
+        subject
+    }
+
+    fn add_group(&mut self, name: &str) {
+        let is_new = !name.is_empty() && !self.groups.iter().any(|known| known == name);
+        if is_new && self.groups.len() < MAX_GROUPS {
+            self.groups.push(name.to_owned());
+        }
+    }
+}
+
+/// The attributes of the subject of a certificate: names and values.
+fn attributes(certificate: &[u8]) -> Option<Vec<(&'static str, &str)>> {
     let (_, certificate) = Der(certificate).expect(SEQUENCE)?;
     let (_, mut body) = Der(certificate).expect(SEQUENCE)?;
     if body.first() == Some(&VERSION) {
@@ -35,7 +89,7 @@ pub fn subject_text(certificate: &[u8]) -> Option<String> {
         (body, _) = Der(body).skip()?;
     }
     let (_, mut names) = Der(body).expect(SEQUENCE)?;
-    let mut text = String::new();
+    let mut attributes = Vec::new();
     while !names.is_empty() {
         let (rest, set) = Der(names).expect(SET)?;
         let (_, attribute) = Der(set).expect(SEQUENCE)?;
@@ -46,10 +100,10 @@ pub fn subject_text(certificate: &[u8]) -> Option<String> {
         if value.chars().any(char::is_control) {
             return None;
         }
-        text.extend(["/", name, "=", value]);
+        attributes.push((*name, value));
         names = rest;
     }
-    (1..=MAX_SUBJECT).contains(&text.len()).then_some(text)
+    Some(attributes)
 }
 
 /// Values in DER, one after the other.
@@ -118,6 +172,47 @@ mod tests {
     /// From `openssl req -subj '/O=Plimsoll/CN=tester'`.
     const SUBJECT: &[u8] = b"\x31\x11\x30\x0f\x06\x03\x55\x04\x0a\x0c\x08Plimsoll\
         \x31\x0f\x30\x0d\x06\x03\x55\x04\x03\x0c\x06tester";
+
+    fn subject_text(certificate: &[u8]) -> Option<String> {
+        Subject::of_certificate(certificate).map(|subject| subject.text)
+    }
+
+    #[test]
+    fn the_units_of_a_subject_are_its_groups() {
+        let unit = |name: &str| {
+            let length = name.len() as u8;
+            let head = [
+                SET,
+                length + 9,
+                SEQUENCE,
+                length + 7,
+                OBJECT_IDENTIFIER,
+                3,
+                0x55,
+                4,
+                11,
+                0x0c,
+                length,
+            ];
+            [&head[..], name.as_bytes()].concat()
+        };
+        // From `openssl req -subj '/O=Plimsoll/OU=atlas/OU=prod/OU=atlas/CN=tester'`.
+        let units = [unit("atlas"), unit("prod"), unit("atlas")].concat();
+        let whole = certificate(&[&SUBJECT[..19], &units, &SUBJECT[19..]].concat());
+        let found = Subject::of_certificate(&whole).unwrap();
+        assert_eq!(found.text, "/O=Plimsoll/OU=atlas/OU=prod/OU=atlas/CN=tester");
+        assert_eq!(found.groups, ["atlas", "prod"]);
+        assert_eq!(Subject::of_text(&found.text), found);
+
+        // A name that looks like a unit makes no group.
+        let name = b"\x31\x12\x30\x10\x06\x03\x55\x04\x03\x0c\x09a/OU=root";
+        let found = Subject::of_certificate(&certificate(name)).unwrap();
+        assert_eq!((found.text.as_str(), found.groups.len()), ("/CN=a/OU=root", 0));
+        let units: Vec<String> = (0..40).map(|number| format!("/OU={number}")).collect();
+        let many = units.concat();
+        assert_eq!(Subject::of_text(&many).groups.len(), MAX_GROUPS);
+        assert_eq!(Subject::of_text("/OU=").groups.len(), 0);
+    }
 
     #[test]
     fn a_subject_is_written_as_grids_do() {

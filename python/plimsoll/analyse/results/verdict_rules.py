@@ -300,9 +300,10 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.SUFFICIENT,
-        1,
-        "A level of a factor with numbers suffices if every rule of the usable capacity holds there and at all higher "
-        "levels, and one of them does not at the next lower one, by the values over the valid runs of each cell.",
+        2,
+        "A level of a factor with numbers suffices if every rule of the usable capacity holds at the unfavourable end "
+        "of its 95 % interval over the valid runs, there and at all higher levels, and if one of them does not hold at "
+        "the favourable end (with Bonferroni's correction over the rules) at each lower level.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plimsoll.analyse.stats.distributions import beta_quantile, normal_quantile
+from plimsoll.analyse.stats.distributions import beta_quantile, normal_quantile, t_quantile
 
 
-def wilson(count: float, total: float, *, confidence: float = 0.95) -> tuple[float, float]:
+def wilson(
+    count: float, total: float, *, confidence: float = 0.95, df: float | None = None
+) -> tuple[float, float]:
     """Two-sided Wilson score interval of `count` (may be fractional) in `total` (> 0): Wilson, JASA 22 (1927) 209.
-    Raises ValueError if `total` is not above 0."""
+    `df`: degrees of freedom of an estimated variance, for the quantile of Student's t. Raises ValueError if `total` is
+    not above 0."""
     if total <= 0:
         raise ValueError("a proportion needs a total above 0")
-    z = normal_quantile(0.5 + confidence / 2)
+    z = normal_quantile(0.5 + confidence / 2) if df is None else t_quantile(0.5 + confidence / 2, df)
     p = count / total
     centre = p + z * z / (2 * total)
     half = z * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))
@@ -48,11 +51,15 @@ class Rate:
     design_effect: float
 
 
-def error_rate(errors: Sequence[int], totals: Sequence[int], *, confidence: float = 0.95) -> Rate | None:
+def error_rate(
+    errors: Sequence[int], totals: Sequence[int], *, confidence: float = 0.95, few_runs: bool = False
+) -> Rate | None:
     """Error rate over runs of one cell, from the errors and the ended transactions of each run.
 
     Errors occur in clusters, so the number of requests is divided by the design effect: the variance between runs over
-    that of independent requests (Kish 1965, cluster sampling). None if no transaction ended.
+    that of independent requests (Kish 1965, cluster sampling). `few_runs`: with an effect above 1, the quantile is that
+    of Student's t, because the effect is estimated from the runs; also with two runs with errors, which cannot show
+    that there is none. None if no transaction ended.
     """
     e = np.asarray(errors, dtype=np.float64)
     n = np.asarray(totals, dtype=np.float64)
@@ -64,5 +71,6 @@ def error_rate(errors: Sequence[int], totals: Sequence[int], *, confidence: floa
     if n.size > 1 and 0 < p < 1:
         between = float(np.sum((e - p * n) ** 2)) * n.size / (n.size - 1) / float(n.sum()) ** 2
         effect = max(1.0, between / (p * (1 - p) / float(n.sum())))
-    low, high = wilson(float(e.sum()) / effect, float(n.sum()) / effect, confidence=confidence)
+    df = n.size - 1 if few_runs and (effect > 1 or (n.size == 2 and p > 0)) else None
+    low, high = wilson(float(e.sum()) / effect, float(n.sum()) / effect, confidence=confidence, df=df)
     return Rate(p, low, high, effect)

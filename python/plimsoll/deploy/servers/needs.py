@@ -14,6 +14,8 @@ from plimsoll.deploy.servers.jobs.slurm import MUNGE_PACKAGE
 from plimsoll.deploy.servers.jobs.slurm import PACKAGE as SLURM_PACKAGE
 from plimsoll.deploy.servers.slapd import PACKAGE, SCHEMA_PACKAGE, has_schema
 from plimsoll.deploy.servers.storage.gridftp import PACKAGE as GRIDFTP_PACKAGE
+from plimsoll.deploy.servers.storage.rucio import PACKAGES as RUCIO_PACKAGES
+from plimsoll.deploy.servers.storage.rucio import environment_python, missing_rucio, versions_of
 from plimsoll.deploy.servers.storage.xrootd import PACKAGE as XROOTD_PACKAGE
 from plimsoll.errors import ServiceError
 
@@ -44,6 +46,7 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     ),
     "nginx": (Need("nginx", ("nginx",), "nginx-light"),),
     "postgres": (Need("PostgreSQL server", ("postgres",), "postgresql"),),
+    "rucio": (Need("Rucio", (), RUCIO_PACKAGES),),
     "slapd": (
         Need("OpenLDAP server", ("slapd",), PACKAGE),
         Need("the GLUE schema", (), SCHEMA_PACKAGE),
@@ -64,12 +67,16 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
 
 
 def missing_programs(kinds: Iterable[str], search: ProgramSearch = HERE) -> list[str]:
-    """The programs that are missing for services of these kinds, as texts with the package that installs each."""
+    """The programs that are missing for services of these kinds, as texts with the package that installs each. Rucio is
+    not a program: its Python packages are in an environment of their own."""
     texts = []
     for kind in sorted(kinds):
         for need in NEEDS.get(kind, ()):
             if not _is_installed(kind, need, search):
-                texts.append(missing_text(need.title, need.package, search))
+                is_rucio = need.package == RUCIO_PACKAGES
+                texts.append(
+                    missing_rucio(search) if is_rucio else missing_text(need.title, need.package, search)
+                )
     return texts
 
 
@@ -83,6 +90,8 @@ def _is_installed(kind: str, need: Need, search: ProgramSearch) -> bool:
             return has_schema(search)
         elif need.package == FORK_PACKAGE:
             return has_fork(search)
+        elif need.package == RUCIO_PACKAGES:
+            return versions_of(environment_python(search), search) is not None
         else:
             return find_on(search, need.names) is not None
     except ServiceError:

@@ -14,6 +14,7 @@ from plimsoll.deploy.programs import ProgramSearch, not_installed, require, vers
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.deploy.servers.glue_site import SUFFIX, ldif
+from plimsoll.deploy.servers.storage.gsi import make_credentials
 from plimsoll.errors import ServiceError
 
 PACKAGE: Final = "slapd"
@@ -24,7 +25,6 @@ MODULES: Final = ("/usr/lib/ldap", "/usr/lib64/openldap", "/usr/libexec/openldap
 """The directories in which Debian, Red Hat and others install the modules."""
 INDEXED: Final = ("objectClass", "GlueCEUniqueID", "GlueCEAccessControlBaseRule")
 LOAD_S: Final = 120.0
-CERTIFICATE_S: Final = 30.0
 MAP_BYTES: Final = 64 * 2**20
 MAP_BYTES_PER_ENTRY: Final = 16 * 2**10
 """The size of the database's memory map. It is only reserved."""
@@ -41,7 +41,7 @@ def start_slapd(running: RunningService, site: Site) -> None:
     directory = running.directory / "slapd"
     host.make_directory(directory, 0o755, site.account)
     host.make_directory(directory / "db", 0o700, site.account)
-    tls = None if settings["tls"] is None else _certificate(running, site, directory)
+    tls = None if settings["tls"] is None else _certificate(running, site)
     modules = next((path for path in MODULES if host.programs.matching(f"{path}/back_mdb*.so")), None)
     text = configuration(settings, directory, modules, tls)
     file = directory / "slapd.conf"
@@ -74,18 +74,23 @@ def start_slapd(running: RunningService, site: Site) -> None:
         f"# OpenLDAP {running.version}, started with -h '{' '.join(urls)}'\n{text.rstrip()}"
     )
     reached = port if settings["protocol"] == "ldap" else secure_port
-    running.urls = [f"{settings['protocol']}://{netloc(site.address, reached)}"]
+    # The driver ldap finds the certificates of clients by this part of the URL.
+    made = "" if tls is None or tls.made is None else str(tls.made)
+    running.urls = [f"{settings['protocol']}://{netloc(site.address, reached)}{made}"]
     running.counters = lambda: SlapdCounters(site.address, port)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCertificate:
     """Files of the server's certificate. `ca_file`: the authorities of client certificates; None: clients have
-    none."""
+    none. `is_required`: clients without certificate are refused. `made`: the directory of certificates that were made
+    for the server and its clients; None: the server has files of the user."""
 
     cert: PurePath
     key: PurePath
     ca_file: PurePath | None = None
+    is_required: bool = False
+    made: PurePath | None = None
 
 
 def has_schema(search: ProgramSearch) -> bool:
@@ -105,7 +110,8 @@ def configuration(
     if tls is not None:
         secured = [f"TLSCertificateFile {tls.cert}", f"TLSCertificateKeyFile {tls.key}"]
         if tls.ca_file is not None:
-            secured += [f"TLSCACertificateFile {tls.ca_file}", "TLSVerifyClient try"]
+            verified = "demand" if tls.is_required else "try"
+            secured += [f"TLSCACertificateFile {tls.ca_file}", f"TLSVerifyClient {verified}"]
     lines = [
         *(f"include {SCHEMA / schema}.schema" for schema in SCHEMAS),
         *loaded,
@@ -126,9 +132,10 @@ def configuration(
     return "\n".join(lines) + "\n"
 
 
-def _certificate(running: RunningService, site: Site, directory: PurePath) -> ServerCertificate:
-    """The files of the file, or a new certificate for the address of the service, valid for one day."""
+def _certificate(running: RunningService, site: Site) -> ServerCertificate:
+    """The files of the file, or a certificate of a new authority for the address of the service."""
     name, tls, host = running.spec.name, running.spec.settings["tls"], site.host
+    is_required = tls["clients"] == "required"
     ca_file = None if tls["ca_file"] is None else PurePath(tls["ca_file"])
     if tls["cert"] is not None:
         for part in ("cert", "key"):
@@ -137,15 +144,11 @@ def _certificate(running: RunningService, site: Site, directory: PurePath) -> Se
                     f"service {name}: slapd runs as {site.account.name}, which cannot enter the directory of "
                     f"tls.{part}: {tls[part]}: move the file, or run `chmod o+x` on its parent directories"
                 )
-        return ServerCertificate(PurePath(tls["cert"]), PurePath(tls["key"]), ca_file)
-    openssl = require(name, "openssl", ("openssl",), "openssl", host.programs)
-    cert, key = directory / "server.pem", directory / "server.key"
-    command: list[str | PurePath] = [
-        *(openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=plimsoll"),
-        *("-addext", f"subjectAltName=IP:{site.address},DNS:localhost", "-keyout", key, "-out", cert),
-    ]
-    _run(running, site, command, "its certificate could not be made (openssl)", CERTIFICATE_S)
-    return ServerCertificate(cert, key, ca_file)
+        return ServerCertificate(PurePath(tls["cert"]), PurePath(tls["key"]), ca_file, is_required)
+    made = make_credentials(running, site).directory
+    if tls["clients"] != "none" and ca_file is None:
+        ca_file = made / "ca.pem"
+    return ServerCertificate(made / "host.pem", made / "host.key", ca_file, is_required, made)
 
 
 def _run(

@@ -19,6 +19,7 @@ from plimsoll.deploy.servers.slapd import start_slapd
 from plimsoll.deploy.servers.sqlite import start_sqlite
 from plimsoll.deploy.servers.squid import start_squid
 from plimsoll.deploy.servers.storage.gridftp import start_gridftp
+from plimsoll.deploy.servers.storage.rucio import start_rucio
 from plimsoll.deploy.servers.storage.xrootd import start_xrootd
 from plimsoll.deploy.servers.tomcat import start_tomcat
 from plimsoll.plan.services.table import SERVICE_KINDS
@@ -41,6 +42,7 @@ STARTS: Final[Mapping[str, Start]] = {
     "mariadb": Start(start_mariadb, unprivileged=True),
     "nginx": Start(start_nginx, unprivileged=True),
     "postgres": Start(start_postgres, unprivileged=True),
+    "rucio": Start(start_rucio),
     "slapd": Start(start_slapd, unprivileged=True),
     "slurm": Start(start_slurm, unprivileged=True),
     "sqlite": Start(start_sqlite),

@@ -79,7 +79,7 @@ def _of_workload(work: Workload, config: Config) -> Iterator[Trial]:
 
 
 def _routes(work: Workload) -> Iterator[tuple[Endpoint, Proxies]]:
-    if work.driver not in ("catalogue", "http", "frontier", "ftp", "ldap", "tcp"):
+    if work.driver not in ("broker", "catalogue", "http", "frontier", "ftp", "ldap", "tcp"):
         return
     proxies = proxies_of(work)
     if any(isinstance(proxy, Via) for proxy in proxies):

@@ -39,7 +39,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Settings of TLS, as in the driver."""
+    """Settings of TLS, as in the driver. The probe presents the certificate itself, and no proxy of it."""
 
     ca_file: str | None
     ca_dir: str | None
@@ -109,7 +109,7 @@ def _of_workload(work: Workload, config: Config) -> Iterator[AnyVisit]:
                 yield from _programs(work, excuse)
         case "http" | "frontier":
             yield from _web(work, excuse)
-        case "catalogue" | "ftp" | "ldap" | "sql" | "tcp":
+        case "broker" | "catalogue" | "ftp" | "ldap" | "sql" | "tcp":
             for endpoint in work.target.endpoints:
                 url = _url(endpoint)
                 if url is not None:
@@ -175,12 +175,16 @@ def _web(work: Workload, excuse: str) -> Iterator[Visit]:
         url = _url(endpoint)
         if url is None:
             continue
-        tls = Tls(**work.settings["tls"]) if url.scheme == "https" and work.settings.get("tls") else None
+        tls = _tls(work.settings.get("tls")) if url.scheme == "https" else None
         for proxy in routes or [None]:
             request = _request(work, endpoint, url, proxy) if work.driver == "http" else None
             address = _address(url)
             shown = f"{url.scheme}://{address.shown}{'' if url.path == '/' else url.path}"
             yield Visit(shown, address, proxy, tls, request, excuse)
+
+
+def _tls(settings: Mapping[str, Any] | None) -> Tls | None:
+    return Tls(**{key: settings[key] for key in Tls.__slots__}) if settings else None
 
 
 def _request(

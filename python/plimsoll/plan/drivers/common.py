@@ -37,6 +37,13 @@ class Tls(Raw):
         return self
 
 
+class ClientTls(Tls):
+    """TLS of testers. `proxy`: they present grid proxies (RFC 3820) of the client certificate. `run`: one for all
+    testers of a run; `tester`: one for each."""
+
+    proxy: Literal["run", "tester"] | None = None
+
+
 def tls_settings(tls: Tls, at: KeyPath, context: Context) -> dict[str, Json]:
     names = {
         key: context.file(name, (*at, key)) if name is not None else None
@@ -48,6 +55,15 @@ def tls_settings(tls: Tls, at: KeyPath, context: Context) -> dict[str, Json]:
         )
     }
     return {**names, "verify": tls.verify}
+
+
+def client_tls_settings(
+    tls: ClientTls, at: KeyPath, context: Context, *, is_made: bool = False
+) -> dict[str, Json]:
+    """`is_made`: the service may have made the client certificate."""
+    if tls.proxy is not None and tls.cert is None and not is_made:
+        context.wrong((*at, "proxy"), "a proxy needs the certificate that issues it: give cert and key")
+    return {**tls_settings(tls, at, context), "proxy": tls.proxy}
 
 
 def tls_files(settings: Mapping[str, Any]) -> Iterator[str]:

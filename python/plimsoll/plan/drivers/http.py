@@ -10,13 +10,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.common import (
+    ClientTls,
     Connection,
-    Tls,
     check_regex,
+    client_tls_settings,
     proxy,
     short_name,
     tls_files,
-    tls_settings,
 )
 from plimsoll.plan.drivers.driver import Context, Driver, LogRequests, Requests
 from plimsoll.plan.drivers.http_log import log_requests
@@ -78,7 +78,7 @@ class HttpSection(Raw):
     metrics: dict[MetricWord, HeaderField] = Field(default_factory=dict, max_length=MAX_METRICS)
     resend_non_idempotent: bool = False
     connection: Connection = "kept"
-    tls: Tls = Field(default_factory=Tls)
+    tls: ClientTls = Field(default_factory=ClientTls)
     token_file: PlainText | None = None
     proxy: Text | None = None
     source_addresses: SourceAddresses | None = None
@@ -105,7 +105,7 @@ def _http_settings(section: HttpSection, at: KeyPath, context: Context) -> dict[
     token = None if section.token_file is None else context.file(section.token_file, (*at, "token_file"))
     return {
         "connection": section.connection,
-        "tls": tls_settings(section.tls, (*at, "tls"), context),
+        "tls": client_tls_settings(section.tls, (*at, "tls"), context),
         "token_file": token,
         "proxies": [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), context)],
         "keep_body": False,  # the engine keeps the body if `expect` needs it

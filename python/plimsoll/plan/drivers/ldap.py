@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from plimsoll.plan.drivers.common import Connection, Tls, tls_files, tls_settings
+from plimsoll.plan.drivers.common import ClientTls, Connection, client_tls_settings, tls_files
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
 from plimsoll.plan.drivers.source_addresses import KEY, SourceAddresses, source_settings
 from plimsoll.plan.model.cell import Json, Operation
@@ -42,7 +42,7 @@ class LdapSection(Raw):
     bind: Literal["anonymous", "external"] | SimpleBind = "anonymous"
     connection: Connection = "kept"
     start_tls: bool = False
-    tls: Tls | None = None
+    tls: ClientTls | None = None
     source_addresses: SourceAddresses | None = None
 
 
@@ -54,13 +54,13 @@ def _bind(section: LdapSection, at: KeyPath, context: Context) -> dict[str, Json
 
 
 def _ldap_settings(section: LdapSection, at: KeyPath, context: Context) -> dict[str, Json]:
-    if section.bind == "external" and (section.tls is None or section.tls.cert is None):
-        context.wrong((*at, "bind"), "external needs a client certificate: give tls: {cert: FILE, key: FILE}")
     return {
         "connection": section.connection,
         "bind": _bind(section, (*at, "bind"), context),
         "start_tls": section.start_tls,
-        "tls": None if section.tls is None else tls_settings(section.tls, (*at, "tls"), context),
+        "tls": None
+        if section.tls is None
+        else client_tls_settings(section.tls, (*at, "tls"), context, is_made=True),
         **source_settings(section.source_addresses, at, context),
     }
 

@@ -7,7 +7,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from plimsoll.plan.drivers.common import Queries, Tls, named_queries, tls_files, tls_settings, version_of
+from plimsoll.plan.drivers.common import (
+    ClientTls,
+    Queries,
+    client_tls_settings,
+    named_queries,
+    tls_files,
+    version_of,
+)
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
 from plimsoll.plan.model.cell import Json, Operation
 from plimsoll.plan.queries.database_url import SCHEMES, password
@@ -24,13 +31,13 @@ class SqlSection(Raw):
     from_log: FromLog | None = None
     database: PlainText | None = None
     password: Text | None = None
-    tls: Tls | None = None
+    tls: ClientTls | None = None
     connection: Literal["kept", "per-query"] = "kept"
 
 
 def _sql_settings(section: SqlSection, at: KeyPath, context: Context) -> dict[str, Json]:
     secret = password(section.password, (*at, "password"), context)
-    tls = None if section.tls is None else tls_settings(section.tls, (*at, "tls"), context)
+    tls = None if section.tls is None else client_tls_settings(section.tls, (*at, "tls"), context)
     return {"connection": section.connection, "password": secret, "tls": tls}
 
 

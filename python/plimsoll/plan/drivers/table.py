@@ -5,15 +5,16 @@ experiment file. Quantities are in bytes and nanoseconds, file names are absolut
 
 null      settings: nothing. request: nothing.
 tcp       settings: connection. request: send, expect{kind: line | close | bytes, count}.
-http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_file, proxies, keep_body,
-          metrics as pairs of a name and a field of the response's header.
+http      settings: connection, tls{ca_file, ca_dir, cert, key, verify, proxy: run | tester | null}, token_file,
+          proxies, keep_body, metrics as pairs of a name and a field of the response's header.
           request: method, path, headers as pairs, body, body_file, expect{status, contains, regex},
           resend_non_idempotent.
+broker    settings: connection. request: vo, group and cpus as texts, runtime_ms.
 ldap      settings: connection, bind{kind: anonymous | simple | external, dn, password}, start_tls,
           tls as of http, or null.
           request: base, scope, filter, attributes, size_limit, time_limit_s, page_size, expect_entries.
 catalogue settings: connection, data{entries, directory, replicas, seed}, keys{kind: uniform | single | zipf, s},
-          round_trips, transactions, subject, verify, tls as of http and proxy: run | tester | null, or null.
+          round_trips, transactions, subject, verify, tls as of http, or null.
           request: operation, by, bulk, page.
 ftp       settings: connection, login{user, password}.
           request: path, transfer: download | upload, size, part{offset, length}, mode: stream | extended, streams,
@@ -34,6 +35,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from plimsoll.plan.drivers.broker import BROKER
 from plimsoll.plan.drivers.catalogue import CATALOGUE
 from plimsoll.plan.drivers.driver import Driver
 from plimsoll.plan.drivers.exec import EXEC
@@ -47,6 +49,7 @@ from plimsoll.plan.drivers.sql import SQL
 from plimsoll.plan.drivers.tcp import TCP
 
 DRIVERS: Final[dict[str, Driver]] = {
+    "broker": BROKER,
     "catalogue": CATALOGUE,
     "exec": EXEC,
     "frontier": FRONTIER,

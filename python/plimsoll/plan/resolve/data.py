@@ -49,8 +49,6 @@ def resolve_data(
             continue
         if isinstance(data, TableData) and not _TABLE.match(name):
             context.wrong(at, f'"{name}" is not a valid table name: use letters, digits and _')
-        if isinstance(data, CatalogueData) and into is not None and into.database_kind == "mariadb":
-            context.wrong((*at, "into"), f"{data.into} is a MariaDB, which a catalogue does not support")
         data_sets.append(_data_set(name, data))
     return data_sets
 

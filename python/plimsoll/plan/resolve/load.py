@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from plimsoll.plan.drivers.catalogue import check_protocols
 from plimsoll.plan.drivers.common import proxy
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.drivers.frontier import with_target
@@ -25,6 +26,7 @@ from plimsoll.plan.schema.load import LoadRaw, OnErrorRaw, ValuesRaw, WorkloadRa
 from plimsoll.plan.schema.targets import TargetRaw
 from plimsoll.plan.services.addresses import services_in
 from plimsoll.plan.services.section import ServiceSection
+from plimsoll.plan.services.slapd import check_client_certificate
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Dist
 from plimsoll.plan.source.near import nearest
@@ -73,6 +75,10 @@ def resolve_workload(
     check_source_families(settings, target, (*at, raw.driver), context)
     if raw.driver == "sql":
         database_url.check_settings(settings, target, services, (*at, "sql"), context)
+    if raw.driver == "catalogue":
+        check_protocols(settings, operations, target, services, (*at, "catalogue"), context)
+    if raw.driver == "ldap":
+        check_client_certificate(settings, target, sections, (*at, "ldap"), context)
     if raw.driver == "exec":
         _check_addresses(settings, operations, sections, (*at, "exec"), context)
     values = {key: _values(key, value, (*at, "values", key), context) for key, value in raw.values.items()}
@@ -274,10 +280,13 @@ def _endpoint(
         "ftp",
         "http",
         "https",
+        "broker",
         "catalogue",
         "catalogues",
         "soap",
         "soaps",
+        "rucio",
+        "rucios",
         "ldap",
         "ldaps",
         "tcp",
@@ -292,7 +301,7 @@ def _endpoint(
         )
     elif url.scheme != "sqlite" and not url.hostname and schemes:
         context.wrong(at, f'"{address}" has no host')
-    elif url.scheme == "tcp" and port is None:
+    elif url.scheme in ("broker", "tcp") and port is None:
         context.wrong(at, f'"{address}" has no port')
     written = address
     if url.scheme == "sqlite" and not url.netloc:

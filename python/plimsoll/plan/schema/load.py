@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from plimsoll.plan.drivers.broker import BrokerSection
 from plimsoll.plan.drivers.catalogue import CatalogueSection
 from plimsoll.plan.drivers.exec import ExecSection
 from plimsoll.plan.drivers.frontier import FrontierSection
@@ -287,7 +288,9 @@ class WorkloadRaw(Raw):
     because levels can select them."""
 
     driver: Annotated[
-        Literal["catalogue", "exec", "frontier", "ftp", "http", "ldap", "null", "replay", "sql", "tcp"],
+        Literal[
+            "broker", "catalogue", "exec", "frontier", "ftp", "http", "ldap", "null", "replay", "sql", "tcp"
+        ],
         BeforeValidator(null_word),
     ]
     target: Text | None = None
@@ -300,6 +303,7 @@ class WorkloadRaw(Raw):
     table: TableWork | None = None
     cool: CoolWork | None = None
     conddb: CondDbWork | None = None
+    broker: BrokerSection | None = None
     catalogue: CatalogueSection | None = None
     exec: ExecSection | None = None
     frontier: FrontierSection | None = None

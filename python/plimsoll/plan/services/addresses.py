@@ -43,7 +43,8 @@ def services_in(
             if match[2] == "credentials" and not section.makes_credentials:
                 context.wrong(
                     at,
-                    f"{match[0]}: {other} makes no certificates (`kind: gram`; `kind: gridftp` with `security: gsi`)",
+                    f"{match[0]}: {other} makes no certificates "
+                    "(`kind: gram`; `kind: gridftp` with `security: gsi`; `kind: slapd` with `tls`)",
                 )
             if match[2] in ("host", "port") and not section.starts_process:
                 context.wrong(at, f"{match[0]}: {other} is a service of kind {kind}, which has no address")

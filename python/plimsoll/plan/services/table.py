@@ -27,6 +27,7 @@ from plimsoll.plan.services.slapd import SlapdService
 from plimsoll.plan.services.squid import SquidService
 from plimsoll.plan.services.storage.catalogue import CatalogueService
 from plimsoll.plan.services.storage.gridftp import GridftpService
+from plimsoll.plan.services.storage.rucio import RucioService
 from plimsoll.plan.services.storage.xrootd import XrootdService
 from plimsoll.plan.services.tomcat import TomcatService
 from plimsoll.plan.source.fields import null_word, shown
@@ -45,6 +46,7 @@ _SECTIONS: Final[tuple[type[ServiceSection], ...]] = (
     NginxService,
     NullService,
     PostgresService,
+    RucioService,
     SlapdService,
     SlurmService,
     SqliteService,

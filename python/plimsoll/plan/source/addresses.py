@@ -17,6 +17,8 @@ DEFAULT_PORTS: Final = {
     "postgres": 5432,
     "mysql": 3306,
     "mariadb": 3306,
+    "rucio": 80,
+    "rucios": 443,
     "soap": 5010,
     "soaps": 5010,
 }

@@ -55,8 +55,8 @@ impl Connection {
         let stream = stream.map_err(|error| Failure::connecting(&error))?;
         let transport = match security {
             None => Transport::Plain(stream),
-            Some(security) => names
-                .secure(stream, security, attempt)
+            Some((connector, name)) => names
+                .secure(stream, (connector, name), attempt)
                 .await
                 .map_err(|error| Failure::talking(&error))?,
         };

@@ -18,9 +18,18 @@ pub enum CatalogueError {
     /// Transactions without a session.
     #[error("transactions: need a session: set connection: kept")]
     NoSession,
+    /// An operation other than a query through links.
+    #[error("by: link is used only by the operation query")]
+    ByLink,
     /// Something that the stateless protocol does not have.
-    #[error("{0}: is only in the stateful protocol: use a target catalogue:// instead of soap://")]
+    #[error("{0}: is only in the stateful protocol: use a target catalogue://")]
     Stateless(&'static str),
+    /// Something that Rucio does not have.
+    #[error("{0}: Rucio does not have it: use a target catalogue:// or soap://")]
+    NotInRucio(&'static str),
+    /// An account of Rucio is missing, or not valid.
+    #[error("rucio: expected account, user, password and scope, without line breaks, for a target rucio://")]
+    RucioAccount,
     /// A number is out of range.
     #[error("{key}: expected {expected}, got {found}")]
     Range {
@@ -93,6 +102,11 @@ impl OperationError {
             code: Cow::Borrowed("bad response"),
             message: "the reply is not one to this request".into(),
         }
+    }
+
+    /// Whether Rucio does not accept the token.
+    pub(super) fn is_unauthorised(&self) -> bool {
+        matches!(self, Self::Answer { code, .. } if code == "http 401")
     }
 
     /// The catalogue refused an operation on an entry that exists, or is new.

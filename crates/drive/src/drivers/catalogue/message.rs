@@ -5,10 +5,11 @@ use std::io;
 use std::task::{Poll, ready};
 
 use plimsoll_wire::catalogue::soap::{Answer, Call, MAX_MESSAGE, MEDIA_TYPE, PATH, action};
-use plimsoll_wire::catalogue::{Reply, Request};
+use plimsoll_wire::catalogue::{Reply, Request, rucio};
 
 use super::connection::{Connection, MAX_READS, Part};
 use super::error::OperationError;
+use super::rucio::{RucioSettings, call_of};
 use super::settings::Server;
 use super::steps::{Expected, Step};
 use crate::driver::{Attempt, Waiting};
@@ -16,10 +17,26 @@ use crate::http1::response::{Reader, ResponseError};
 use crate::lane::reactor::Io;
 use crate::tester::failure::Failure;
 
-/// A request of the stateful protocol, or a SOAP message.
+/// A request of the stateful protocol, a SOAP message, or a request of Rucio.
 pub(super) enum Message {
     Stateful(Request),
     Soap(Call),
+    Rucio(rucio::Call),
+}
+
+/// The answer to a message.
+pub(super) enum Answered {
+    Catalogue(Reply),
+    Rucio(rucio::Answer),
+    /// A token of Rucio.
+    Token(String),
+}
+
+/// The protocol of an endpoint.
+pub(super) enum Protocol {
+    Stateful,
+    Soap(SoapSettings),
+    Rucio(RucioSettings),
 }
 
 /// What the SOAP messages to an endpoint have in common.
@@ -34,9 +51,14 @@ pub(super) struct SoapSettings {
 
 impl Message {
     /// The message with one request.
-    pub(super) fn of(request: Request, is_soap: bool) -> Self {
-        let call = is_soap.then(|| Call::of(vec![request.clone()])).flatten();
-        call.map_or(Self::Stateful(request), Self::Soap)
+    pub(super) fn of(request: Request, protocol: &Protocol) -> Self {
+        let message = match protocol {
+            Protocol::Stateful => None,
+            Protocol::Soap(_) => Call::of(vec![request.clone()]).map(Self::Soap),
+            Protocol::Rucio(_) => call_of(&request).map(Self::Rucio),
+        };
+        // The settings refuse operations that a protocol does not have.
+        message.unwrap_or(Self::Stateful(request))
     }
 
     /// Whether it changes nothing, so that it may be sent again.
@@ -48,22 +70,42 @@ impl Message {
                     | Request::Lookup(_)
                     | Request::Stat(_)
                     | Request::ListReplicas(_)
+                    | Request::GetAcl { .. }
                     | Request::List { .. }
             ),
             Self::Soap(call) => !call.operation().is_change(),
+            Self::Rucio(call) => !call.is_change(),
         }
     }
 }
 
-/// The steps of an operation in the protocol of an endpoint. With SOAP, an operation is one
-/// message: all of its steps have the same kind, because the settings refuse `round_trips: lfc`.
-pub(super) fn spoken(steps: Vec<Step>, is_soap: bool) -> Vec<Step> {
-    let Some(expected) = steps.first().map(|step| step.expected).filter(|_| is_soap) else {
+/// The steps of an operation in the protocol of an endpoint.
+pub(super) fn spoken(steps: Vec<Step>, protocol: &Protocol) -> Vec<Step> {
+    match protocol {
+        Protocol::Stateful => steps,
+        Protocol::Soap(_) => one_message(steps),
+        Protocol::Rucio(_) => {
+            let translated = |step: Step| match step.message {
+                Message::Stateful(request) => Step {
+                    message: Message::of(request, protocol),
+                    expected: step.expected,
+                },
+                _ => step,
+            };
+            steps.into_iter().map(translated).collect()
+        }
+    }
+}
+
+/// With SOAP, an operation is one message: all of its steps have the same kind, because the
+/// settings refuse `round_trips: lfc`.
+fn one_message(steps: Vec<Step>) -> Vec<Step> {
+    let Some(expected) = steps.first().map(|step| step.expected) else {
         return steps;
     };
     let requests = steps.into_iter().filter_map(|step| match step.message {
         Message::Stateful(request) => Some(request),
-        Message::Soap(_) => None,
+        Message::Soap(_) | Message::Rucio(_) => None,
     });
     let mut requests: Vec<Request> = requests.collect();
     let call = match requests.pop() {
@@ -82,23 +124,30 @@ pub(super) fn spoken(steps: Vec<Step>, is_soap: bool) -> Vec<Step> {
 }
 
 impl Connection {
-    /// Sends a message and reads its reply. Returns the reply and the length of its body.
+    /// Sends a message and reads its answer. Returns the answer and the length of its body.
+    /// `token`: of Rucio; empty: none is needed, or there is none.
     pub(super) async fn send_message(
         &mut self,
         io: &Io,
         server: &Server,
-        message: &Message,
+        (message, token): (&Message, &str),
         part: Part,
         attempt: &mut Attempt,
-    ) -> Result<(Reply, u64), OperationError> {
-        match (message, &server.soap) {
-            (Message::Stateful(request), _) => self.exchange(io, request, part, attempt).await,
-            (Message::Soap(call), Some(settings)) => {
-                self.exchange_soap(io, settings, call, part, attempt).await
+    ) -> Result<(Answered, u64), OperationError> {
+        let (reply, length) = match (message, &server.protocol) {
+            (Message::Stateful(request), _) => self.exchange(io, request, part, attempt).await?,
+            (Message::Soap(call), Protocol::Soap(settings)) => {
+                self.exchange_soap(io, settings, call, part, attempt).await?
             }
-            // Calls are made only for endpoints with these settings.
-            (Message::Soap(_), None) => Err(OperationError::unexpected()),
-        }
+            (Message::Rucio(call), Protocol::Rucio(settings)) => {
+                return self
+                    .exchange_rucio(io, settings, (call, token), part, attempt)
+                    .await;
+            }
+            // Messages are made only for endpoints with their protocol.
+            (Message::Soap(_) | Message::Rucio(_), _) => return Err(OperationError::unexpected()),
+        };
+        Ok((Answered::Catalogue(reply), length))
     }
 
     async fn exchange_soap(
@@ -114,7 +163,8 @@ impl Connection {
         self.send(part, attempt)
             .await
             .map_err(|error| self.lost(&error, true))?;
-        let (status, body) = self.receive_response(io, part, attempt).await?;
+        let mut reader = Reader::new(false, MAX_MESSAGE);
+        let (status, body) = self.receive_response(io, &mut reader, part, attempt).await?;
         self.is_used = true;
         self.is_spent |= !settings.keep;
         let reply = match Answer::decode(call.operation(), &body) {
@@ -137,13 +187,13 @@ impl Connection {
     }
 
     /// The status and the body of a response.
-    async fn receive_response(
+    pub(super) async fn receive_response(
         &mut self,
         io: &Io,
+        reader: &mut Reader,
         part: Part,
         attempt: &mut Attempt,
     ) -> Result<(u16, Vec<u8>), OperationError> {
-        let mut reader = Reader::new(false, MAX_MESSAGE);
         let mut body = Vec::new();
         let (mut reads, mut is_silent) = (0, true);
         loop {
@@ -166,7 +216,7 @@ impl Connection {
                     return Err(OperationError::error("bad response".into(), why));
                 }
                 Ok((_, Err(ResponseError::TooLong))) => {
-                    let why = format!("the message is longer than {MAX_MESSAGE} bytes");
+                    let why = "the message is longer than can be kept".to_owned();
                     return Err(OperationError::error("answer too long".into(), why));
                 }
                 Err(error) => return Err(self.lost(&error, is_silent)),
@@ -218,6 +268,14 @@ mod tests {
 
     use super::*;
 
+    fn settings() -> SoapSettings {
+        SoapSettings {
+            host: "[::1]:5010".into(),
+            subject: "/CN=ä".into(),
+            keep: false,
+        }
+    }
+
     #[test]
     fn an_operation_is_one_message() {
         let mode = |path: &str| Request::SetMode {
@@ -229,8 +287,9 @@ mod tests {
                 .map(|path| Step::new(mode(path), Expected::Done))
                 .into()
         };
-        assert_eq!(spoken(steps(), false).len(), 2);
-        let [step] = spoken(steps(), true).try_into().ok().unwrap();
+        let soap = Protocol::Soap(settings());
+        assert_eq!(spoken(steps(), &Protocol::Stateful).len(), 2);
+        let [step] = spoken(steps(), &soap).try_into().ok().unwrap();
         let Message::Soap(call) = step.message else {
             panic!("not SOAP");
         };
@@ -240,26 +299,21 @@ mod tests {
             (Expected::Nothing, Operation::HasEntry),
             (Expected::Entries, Operation::ListReplicas),
         ] {
-            let [step] = spoken(vec![Step::new(lookup(), expected)], true)
+            let [step] = spoken(vec![Step::new(lookup(), expected)], &soap)
                 .try_into()
                 .ok()
                 .unwrap();
             assert!(step.message.is_repeatable());
             assert!(matches!(step.message, Message::Soap(call) if call.operation() == operation));
         }
-        assert!(spoken(vec![], true).is_empty());
+        assert!(spoken(vec![], &soap).is_empty());
     }
 
     #[test]
     fn a_request_has_its_length_and_its_action() {
-        let settings = SoapSettings {
-            host: "[::1]:5010".into(),
-            subject: "/CN=ä".into(),
-            keep: false,
-        };
         let call = Call::existence(vec![Key::Guid("g".into())]);
         let mut out = Vec::new();
-        put(&mut out, &settings, &call);
+        put(&mut out, &settings(), &call);
         let text = String::from_utf8(out).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains("SOAPAction: \"urn:plimsoll:catalogue#hasEntry\""));

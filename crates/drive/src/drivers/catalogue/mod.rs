@@ -1,7 +1,8 @@
 //! `catalogue`: operations of a file catalogue over the protocol of [`plimsoll_wire::catalogue`] in
 //! a session or with one connection per call, or over SOAP ([`plimsoll_wire::catalogue::soap`])
 //! with kept connections or one per message; plain, or within TLS with a client certificate or
-//! grid proxies. The scheme of the one endpoint determines the protocol.
+//! grid proxies. Or operations of Rucio ([`plimsoll_wire::catalogue::rucio`]) over HTTP or HTTPS
+//! with a token. The scheme of the one endpoint determines the protocol.
 //!
 //! Stamps: start immediately before the first system call, which connects, or sends the first
 //! request on a kept connection; connected when the first connection, including TLS, is
@@ -12,28 +13,34 @@
 //!
 //! The driver knows the names and GUIDs of the data set, so that every reply to a query is
 //! verified. A tester inserts entries with new names into `/grid/new`, and deletes and changes only
-//! entries that it has inserted. If it has too few of them, it inserts some before the start of the
-//! transaction. A share of the changes (`verify`) is verified by a query after the end. This time
-//! and these bytes are not part of the transaction, and do not make the next one late.
+//! entries that it has inserted. Its links are there, too, and lead to entries of the data set. If
+//! it has too few of them, it makes some before the start of the transaction. A share of the
+//! changes (`verify`) is verified by a query after the end. This time and these bytes are not part
+//! of the transaction, and do not make the next one late.
 //!
 //! `round_trips: lfc` carries out an operation on one entry with the calls of LFC: two for a query,
 //! an insertion and a deletion. Without a session, each call has a connection of its own.
+//!
+//! Rucio: with kept connections, a tester obtains its token at the beginning of its session, before
+//! the start of the transaction, and a new one after 30 minutes. With one connection per call, each
+//! transaction obtains a token first, as a request of its own.
 //!
 //! A kept connection that the server has closed while it was idle is replaced once within the
 //! transaction (`attempt` 1) if the operation is a query or a list. A change is not repeated,
 //! because it may have been carried out: `kept connection closed`.
 //!
-//! Codes of wrong answers: `missing entry`, `wrong entry`, `deleted entry found`, `not refused`,
-//! `unexpected entries` (of a list). Other codes: the text of the catalogue's result (`busy`,
-//! `permission denied`, `entry exists`, ...); `bad response`, `answer too long`; `soap fault` (one
-//! without a result of the catalogue); `http STATUS` (a response that is no message of SOAP); those
-//! of failed exchanges.
+//! Codes of wrong answers: `missing entry`, `wrong entry`, `wrong ACL`, `deleted entry found`,
+//! `not refused`, `unexpected entries` (of a list). Other codes: the text of the catalogue's result
+//! (`busy`, `permission denied`, `entry exists`, ...); `bad response`, `answer too long`;
+//! `soap fault` (one without a result of the catalogue); `http STATUS` (a response that is no
+//! message of SOAP); those of failed exchanges.
 //!
 //! Metrics: `catalogue_round_trips`, the number of requests of a transaction if it is not 1.
 
 mod connection;
 mod error;
 mod message;
+mod rucio;
 mod settings;
 mod steps;
 
@@ -44,13 +51,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_model::{Code, NOT_HAPPENED, Outcome};
 use plimsoll_schedule::{Draws, Value, Values};
+use plimsoll_wire::catalogue::rucio::{Answer, Call};
 use plimsoll_wire::catalogue::{DataSet, Key, Reply, Request as CatalogueRequest};
 
 use self::connection::{Connection, Part};
 use self::error::OperationError;
-use self::message::{Message, spoken};
-use self::settings::{Operation, RoundTripMode, Server, Settings, Work, work};
-use self::steps::{Expected, KnownEntry, MODES, Step, insertion, judge, steps, verification};
+use self::message::{Answered, Message, Protocol, spoken};
+use self::rucio::Token;
+use self::settings::{By, Operation, RoundTripMode, Server, Settings, Work, check_rucio, work};
+use self::steps::{Expected, KnownEntry, MODES, Step, insertion, judge, links, steps, verification};
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup, Waiting};
 use crate::drivers::connection::Connection as ConnectionMode;
@@ -64,12 +73,12 @@ pub use error::CatalogueError;
 
 /// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
-    schemes: &["catalogue", "catalogues", "soap", "soaps"],
+    schemes: &["catalogue", "catalogues", "soap", "soaps", "rucio", "rucios"],
     file_keys: &["ca_file", "cert", "key"],
     ..DriverInfo::new("catalogue", "operations of a file catalogue")
 };
 
-/// Maximum number of own entries that a tester remembers.
+/// Maximum number of own entries, and of own links, that a tester remembers.
 const MAX_OWN: usize = 20_000;
 /// Number of entries from which the verification of a reply is counted as the tester's own work.
 const LARGE: usize = 16;
@@ -101,11 +110,14 @@ impl AsyncDriver for Catalogue {
     fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let settings: Settings = setup.settings()?;
         let all = (0..setup.requests.len()).map(|index| work(setup, index));
+        let work: Vec<Work> = all.collect::<Result<_, _>>()?;
+        let servers = settings.servers(setup)?;
+        check_rucio(&servers, &work)?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(Self {
             keep: settings.connection == ConnectionMode::Kept,
-            servers: settings.servers(setup)?,
-            work: all.collect::<Result<_, _>>()?,
+            servers,
+            work,
             data: settings.data()?,
             keys: settings.keys(),
             mode: settings.round_trips,
@@ -123,11 +135,13 @@ impl AsyncDriver for Catalogue {
     fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Tester {
         Tester {
             kept: self.servers.iter().map(|_| None).collect(),
+            tokens: self.servers.iter().map(|_| None).collect(),
             own: self.servers.iter().map(|_| VecDeque::new()).collect(),
+            links: self.servers.iter().map(|_| VecDeque::new()).collect(),
             security: self
                 .servers
                 .iter()
-                .map(|server| server.security(number))
+                .map(|server| server.tls.as_ref().map(|tls| tls.of_tester(number)))
                 .collect(),
             trips: RoundTrips::new(self.names, self.servers.len()),
             draws: self.keys.start(self.seed, self.workload, u64::from(number)),
@@ -141,7 +155,7 @@ impl AsyncDriver for Catalogue {
     }
 }
 
-/// A tester: its connections and the entries that it has inserted, per endpoint.
+/// A tester: its connections, and the entries and links that it has made, per endpoint.
 pub struct Tester {
     driver: Arc<Catalogue>,
     io: Io,
@@ -149,7 +163,10 @@ pub struct Tester {
     kept: Vec<Option<Connection>>,
     /// TLS, per endpoint. With `proxy: tester`, the certificates are those of this tester alone.
     security: Vec<Option<Security>>,
+    /// Tokens of Rucio, per endpoint.
+    tokens: Vec<Option<Token>>,
     own: Vec<VecDeque<KnownEntry>>,
+    links: Vec<VecDeque<KnownEntry>>,
     draws: Draws,
     sessions: u32,
     inserted: u64,
@@ -200,6 +217,9 @@ impl AsyncTester for Tester {
                     // The server undoes the transaction when its connection ends.
                     self.kept[endpoint] = None;
                 }
+                if error.is_unauthorised() {
+                    self.tokens[endpoint] = None;
+                }
                 fail(attempt, error);
             }
         }
@@ -214,6 +234,7 @@ impl AsyncTester for Tester {
 
     fn end_session(&mut self) {
         self.kept.iter_mut().for_each(|kept| *kept = None);
+        self.tokens.iter_mut().for_each(|token| *token = None);
     }
 }
 
@@ -225,34 +246,45 @@ impl Tester {
         endpoint: usize,
         attempt: &mut Attempt,
     ) -> Result<Vec<KnownEntry>, OperationError> {
+        if self.is_rucio(endpoint) && !self.tokens[endpoint].as_ref().is_some_and(Token::is_fresh) {
+            self.log_in(endpoint, Part::Own, attempt).await?;
+            forget_preparation(attempt);
+        }
         match work.operation {
-            Operation::Query => {
-                let data = self.driver.data;
-                Ok((0..work.bulk)
-                    .map(|_| KnownEntry::of_data(&data, self.draw()))
-                    .collect())
+            Operation::Query if work.by == By::Link => {
+                let missing = work.bulk.saturating_sub(self.links[endpoint].len());
+                let entries = self.new_links(missing);
+                let steps = links(&entries);
+                self.make(endpoint, steps, &entries, attempt).await?;
+                let links = &mut self.links[endpoint];
+                links.extend(entries);
+                links.rotate_left(work.bulk);
+                Ok(links.range(links.len() - work.bulk..).cloned().collect())
+            }
+            Operation::Query | Operation::GetAcl => Ok(self.data_entries(work.bulk)),
+            Operation::ForbiddenAcl => {
+                let mut entries = self.data_entries(work.bulk);
+                entries.iter_mut().for_each(KnownEntry::change_acl);
+                Ok(entries)
             }
             Operation::List => Ok(Vec::new()),
             Operation::Insert => Ok(self.new_entries("/grid/new", work.bulk)),
+            Operation::Link => Ok(self.new_links(work.bulk)),
             Operation::Forbidden => Ok(self.new_entries("/grid/private", work.bulk)),
-            Operation::Delete | Operation::Chmod => {
+            Operation::Delete | Operation::Chmod | Operation::SetAcl => {
                 let missing = work.bulk.saturating_sub(self.own[endpoint].len());
+                let entries = self.new_entries("/grid/new", missing);
                 if missing > 0 {
-                    let entries = self.new_entries("/grid/new", missing);
-                    for step in self.spoken(endpoint, vec![insertion(&entries)]) {
-                        self.exchange(endpoint, &step, &entries, Part::Own, attempt)
-                            .await?;
-                    }
+                    let steps = vec![insertion(&entries)];
+                    self.make(endpoint, steps, &entries, attempt).await?;
                     self.own[endpoint].extend(entries);
-                    // The transaction begins only now.
-                    (attempt.connected, attempt.session) = (NOT_HAPPENED, 0);
-                    attempt.metrics.clear();
-                    attempt.waiting = Waiting::Connect;
                 }
                 let mut entries: Vec<_> = self.own[endpoint].drain(..work.bulk).collect();
-                if work.operation == Operation::Chmod {
-                    for entry in &mut entries {
-                        entry.mode = MODES[usize::from(entry.mode == MODES[0])];
+                for entry in &mut entries {
+                    match work.operation {
+                        Operation::Chmod => entry.mode = MODES[usize::from(entry.mode == MODES[0])],
+                        Operation::SetAcl => entry.change_acl(),
+                        _ => {}
                     }
                 }
                 Ok(entries)
@@ -260,11 +292,47 @@ impl Tester {
         }
     }
 
+    /// Makes entries or links that a transaction needs, before its start.
+    async fn make(
+        &mut self,
+        endpoint: usize,
+        steps: Vec<Step>,
+        entries: &[KnownEntry],
+        attempt: &mut Attempt,
+    ) -> Result<(), OperationError> {
+        for step in self.spoken(endpoint, steps) {
+            self.exchange(endpoint, &step, entries, Part::Own, attempt)
+                .await?;
+        }
+        forget_preparation(attempt);
+        Ok(())
+    }
+
+    /// Entries of the data set.
+    fn data_entries(&mut self, count: usize) -> Vec<KnownEntry> {
+        let data = self.driver.data;
+        (0..count)
+            .map(|_| KnownEntry::of_data(&data, self.draw()))
+            .collect()
+    }
+
+    /// Entries of the data set, through new links.
+    fn new_links(&mut self, count: usize) -> Vec<KnownEntry> {
+        let paths = self.new_paths("/grid/new", count);
+        let entries = self.data_entries(count).into_iter().zip(paths);
+        entries.map(|(entry, path)| entry.through_link(path)).collect()
+    }
+
     fn new_entries(&mut self, directory: &str, count: usize) -> Vec<KnownEntry> {
+        let paths = self.new_paths(directory, count);
+        paths.into_iter().map(KnownEntry::new).collect()
+    }
+
+    fn new_paths(&mut self, directory: &str, count: usize) -> Vec<String> {
         let (token, tester, first) = (self.driver.token, self.number, self.inserted);
         self.inserted += count as u64;
         (first..self.inserted)
-            .map(|number| KnownEntry::new(format!("{directory}/{token:x}-{tester}-{number}")))
+            .map(|number| format!("{directory}/{token:x}-{tester}-{number}"))
             .collect()
     }
 
@@ -284,11 +352,15 @@ impl Tester {
         done: &mut Progress,
         attempt: &mut Attempt,
     ) -> Result<(), OperationError> {
+        if !self.driver.keep && self.is_rucio(endpoint) {
+            self.log_in(endpoint, Part::Transaction, attempt).await?;
+            done.requests += 1;
+        }
         if work.operation == Operation::List {
             return self.list(work, endpoint, done, attempt).await;
         }
         let all = self.spoken(endpoint, steps(work, self.driver.mode, entries));
-        let is_change = work.operation != Operation::Query;
+        let is_change = work.operation.is_change();
         let transaction = [
             CatalogueRequest::StartTransaction,
             CatalogueRequest::EndTransaction,
@@ -300,7 +372,6 @@ impl Tester {
             [None, None]
         };
         for step in before.into_iter().chain(all).chain(after) {
-            // A change of permissions has one entry.
             done.payload += self
                 .exchange(endpoint, &step, entries, Part::Transaction, attempt)
                 .await?;
@@ -325,7 +396,7 @@ impl Tester {
             let stat = CatalogueRequest::Stat(Key::Path(path.clone()));
             let stat = Message::Stateful(stat);
             let (reply, payload) = self.call(endpoint, &stat, Part::Transaction, attempt).await?;
-            if let Reply::Result(status, message) = reply {
+            if let Answered::Catalogue(Reply::Result(status, message)) = reply {
                 return Err(OperationError::status(status, message));
             }
             (done.requests, done.payload) = (1, payload);
@@ -337,20 +408,15 @@ impl Tester {
                 after,
                 max: work.page,
             };
-            let is_soap = self.driver.servers[endpoint].soap.is_some();
-            let message = Message::of(request, is_soap);
+            let message = Message::of(request, &self.driver.servers[endpoint].protocol);
             let (reply, payload) = self.call(endpoint, &message, Part::Transaction, attempt).await?;
             done.requests += 1;
             done.payload += payload;
-            let (entries, is_last) = match reply {
-                Reply::Directory { entries, is_last } => (entries, is_last),
-                Reply::Result(status, message) => return Err(OperationError::status(status, message)),
-                _ => return Err(OperationError::unexpected()),
-            };
-            done.items += entries.len() as u64;
-            match entries.into_iter().next_back() {
+            let (count, last) = page_of(reply)?;
+            done.items += count;
+            match last {
                 // A server that repeats names would never end.
-                Some(last) if !is_last && done.items <= self.driver.data.entries => after = last.name,
+                Some(last) if done.items <= self.driver.data.entries => after = last,
                 _ => break,
             }
         }
@@ -363,9 +429,8 @@ impl Tester {
 
     /// Counts a change. Returns whether it is verified.
     fn count_change(&mut self, operation: Operation) -> bool {
-        let (Some(every), Operation::Insert | Operation::Delete | Operation::Chmod) =
-            (self.driver.verify_every, operation)
-        else {
+        let verify_every = self.driver.verify_every.filter(|_| operation.is_verifiable());
+        let Some(every) = verify_every else {
             return false;
         };
         self.changes += 1;
@@ -380,13 +445,15 @@ impl Tester {
         entries: &[KnownEntry],
         attempt: &mut Attempt,
     ) {
-        let Some(step) = verification(operation, entries) else {
-            return;
-        };
         let (metrics, connected) = (attempt.metrics.len(), attempt.connected);
         let mut result = Ok(0);
-        for step in self.spoken(endpoint, vec![step]) {
-            result = self.exchange(endpoint, &step, entries, Part::Own, attempt).await;
+        for (step, entries) in verification(operation, entries) {
+            for step in self.spoken(endpoint, vec![step]) {
+                result = self.exchange(endpoint, &step, entries, Part::Own, attempt).await;
+            }
+            if result.is_err() {
+                break;
+            }
         }
         attempt.metrics.truncate(metrics);
         attempt.connected = connected;
@@ -403,19 +470,43 @@ impl Tester {
         attempt.freed();
     }
 
-    /// Remembers own entries after a successful change.
+    /// Remembers own entries and links after a successful change.
     fn remember(&mut self, operation: Operation, endpoint: usize, entries: Vec<KnownEntry>) {
-        if matches!(operation, Operation::Insert | Operation::Chmod) {
-            let own = &mut self.own[endpoint];
-            own.extend(entries);
-            let surplus = own.len().saturating_sub(MAX_OWN);
-            own.drain(..surplus);
-        }
+        let known = match operation {
+            Operation::Insert | Operation::Chmod | Operation::SetAcl => &mut self.own[endpoint],
+            Operation::Link => &mut self.links[endpoint],
+            _ => return,
+        };
+        known.extend(entries);
+        let surplus = known.len().saturating_sub(MAX_OWN);
+        known.drain(..surplus);
     }
 
     /// Steps in the protocol of the endpoint.
     fn spoken(&self, endpoint: usize, steps: Vec<Step>) -> Vec<Step> {
-        spoken(steps, self.driver.servers[endpoint].soap.is_some())
+        spoken(steps, &self.driver.servers[endpoint].protocol)
+    }
+
+    fn is_rucio(&self, endpoint: usize) -> bool {
+        matches!(self.driver.servers[endpoint].protocol, Protocol::Rucio(_))
+    }
+
+    /// Obtains a token from Rucio.
+    async fn log_in(
+        &mut self,
+        endpoint: usize,
+        part: Part,
+        attempt: &mut Attempt,
+    ) -> Result<(), OperationError> {
+        let Protocol::Rucio(settings) = &self.driver.servers[endpoint].protocol else {
+            return Ok(());
+        };
+        let message = Message::Rucio(Call::Token(settings.login.clone()));
+        let (Answered::Token(token), _) = self.call(endpoint, &message, part, attempt).await? else {
+            return Err(OperationError::unexpected());
+        };
+        self.tokens[endpoint] = Some(Token::new(token));
+        Ok(())
     }
 
     /// Carries out a step. Returns the number of bytes of the reply's body.
@@ -439,7 +530,7 @@ impl Tester {
         message: &Message,
         part: Part,
         attempt: &mut Attempt,
-    ) -> Result<(Reply, u64), OperationError> {
+    ) -> Result<(Answered, u64), OperationError> {
         let (io, driver) = (Rc::clone(&self.io), Arc::clone(&self.driver));
         let mut kept = self.kept[endpoint].take();
         let is_usable = |connection: &mut Connection| self.driver.keep && connection.check_alive(&io);
@@ -458,7 +549,9 @@ impl Tester {
                 attempt.session = if self.driver.keep { connection.number } else { 0 };
             }
             let server = &driver.servers[endpoint];
-            match connection.send_message(&io, server, message, part, attempt).await {
+            let token = self.tokens[endpoint].as_ref().map_or("", Token::text);
+            let sent = connection.send_message(&io, server, (message, token), part, attempt);
+            match sent.await {
                 Ok(reply) => {
                     self.kept[endpoint] = Some(connection);
                     return Ok(reply);
@@ -476,7 +569,7 @@ impl Tester {
         let server = &driver.servers[endpoint];
         let security = self.security[endpoint].as_ref();
         // A catalogue without security learns the subject from the session.
-        let is_stateful = server.soap.is_none();
+        let is_stateful = matches!(server.protocol, Protocol::Stateful);
         let states_subject = security.is_none() && !driver.subject.is_empty();
         let has_session = is_stateful && (driver.keep || states_subject);
         let subject = has_session.then_some(driver.subject.as_str());
@@ -484,6 +577,27 @@ impl Tester {
         let connection = Connection::open(&io, way, (number, driver.names), subject, attempt).await?;
         self.sessions = number;
         Ok(connection)
+    }
+}
+
+/// The transaction begins only after its preparation.
+fn forget_preparation(attempt: &mut Attempt) {
+    (attempt.connected, attempt.session) = (NOT_HAPPENED, 0);
+    attempt.metrics.clear();
+    attempt.waiting = Waiting::Connect;
+}
+
+/// The number of names of a page, and the last one if there are further pages.
+fn page_of(answered: Answered) -> Result<(u64, Option<String>), OperationError> {
+    match answered {
+        Answered::Catalogue(Reply::Directory { entries, is_last }) => {
+            let count = entries.len() as u64;
+            let last = entries.into_iter().next_back().filter(|_| !is_last);
+            Ok((count, last.map(|entry| entry.name)))
+        }
+        Answered::Catalogue(Reply::Result(status, message)) => Err(OperationError::status(status, message)),
+        Answered::Rucio(Answer::Names(names)) => Ok((names.len() as u64, None)),
+        _ => Err(OperationError::unexpected()),
     }
 }
 

@@ -5,20 +5,19 @@ use std::path::PathBuf;
 
 use plimsoll_model::{Endpoint, Generator};
 use plimsoll_schedule::Values;
+use plimsoll_wire::catalogue::rucio::Login;
 use plimsoll_wire::catalogue::{DataSet, MAX_BULK};
-use rustls::pki_types::ServerName;
 use serde::Deserialize;
-use tokio_rustls::TlsConnector;
 use url::Url;
 
 use super::CatalogueError;
-use super::message::SoapSettings;
+use super::message::{Protocol, SoapSettings};
+use super::rucio::RucioSettings;
 use crate::driver::Setup;
 use crate::drivers::connection::Connection;
 use crate::net::Host;
-use crate::net::identity::TesterProxies;
+use crate::net::identity::{Identity, ServerTls};
 use crate::net::tls::{self, TlsSettings};
-use crate::net::transport::Security;
 use crate::setup_error::{EndpointError, SetupError, UrlError};
 
 /// Port of LFC.
@@ -37,6 +36,26 @@ pub(super) struct Settings {
     /// Share of the changes that are verified, 0 to 1.
     verify: f64,
     tls: Option<TlsSettings>,
+    /// Who the client is, for Rucio.
+    rucio: Option<AccountSettings>,
+}
+
+/// An account of Rucio, and the scope of all names.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AccountSettings {
+    account: String,
+    user: String,
+    password: String,
+    scope: String,
+}
+
+impl AccountSettings {
+    /// Whether the values can be fields of a request.
+    fn is_valid(&self) -> bool {
+        let fields = [&self.account, &self.user, &self.password, &self.scope];
+        fields.iter().all(|field| !field.contains(['\r', '\n']))
+    }
 }
 
 #[derive(Deserialize)]
@@ -84,6 +103,21 @@ pub(super) enum Operation {
     Delete,
     Chmod,
     Forbidden,
+    Link,
+    GetAcl,
+    SetAcl,
+    ForbiddenAcl,
+}
+
+impl Operation {
+    pub(super) fn is_change(self) -> bool {
+        !matches!(self, Self::Query | Self::List | Self::GetAcl)
+    }
+
+    /// Whether a query can show that it was carried out.
+    pub(super) fn is_verifiable(self) -> bool {
+        self.is_change() && !matches!(self, Self::Forbidden | Self::ForbiddenAcl)
+    }
 }
 
 /// How entries are named in queries and deletions.
@@ -93,6 +127,8 @@ pub(super) enum By {
     Name,
     Guid,
     Replica,
+    /// The path of a link to the entry, in queries only.
+    Link,
 }
 
 /// An operation of the workload.
@@ -109,29 +145,8 @@ pub(super) struct Work {
 /// A server: addresses, TLS if it uses it, and its protocol.
 pub(super) struct Server {
     pub(super) host: Host,
-    tls: Option<(Identity, ServerName<'static>)>,
-    /// For SOAP: what its requests have in common. None: the stateful protocol.
-    pub(super) soap: Option<SoapSettings>,
-}
-
-/// Who the testers are in TLS.
-enum Identity {
-    /// All of them present the same certificate or proxy.
-    Shared(TlsConnector),
-    /// Each has a proxy of its own.
-    Own(Box<TesterProxies>),
-}
-
-impl Server {
-    /// TLS of a tester; none without it.
-    pub(super) fn security(&self, tester: u32) -> Option<Security> {
-        let (identity, name) = self.tls.as_ref()?;
-        let connector = match identity {
-            Identity::Shared(connector) => connector.clone(),
-            Identity::Own(proxies) => TlsConnector::from(proxies.of_tester(tester)),
-        };
-        Some((connector, name.clone()))
-    }
+    pub(super) tls: Option<ServerTls>,
+    pub(super) protocol: Protocol,
 }
 
 impl Settings {
@@ -183,10 +198,12 @@ impl Settings {
         let server = |endpoint: &Endpoint| {
             let identity = self.identity(endpoint)?;
             server(setup, endpoint, identity, self)
-                .map_err(|error| SetupError::from(EndpointError::new(endpoint, error)))
         };
         let servers: Vec<Server> = setup.endpoints.iter().map(server).collect::<Result<_, _>>()?;
-        if servers.iter().any(|server| server.soap.is_some()) {
+        if servers
+            .iter()
+            .any(|server| !matches!(server.protocol, Protocol::Stateful))
+        {
             if self.transactions {
                 return Err(CatalogueError::Stateless("transactions: true").into());
             }
@@ -200,6 +217,9 @@ impl Settings {
     /// TLS with an endpoint; none without it. Without a certificate in the settings, the files are
     /// those that the service has made for its clients, in the directory that its URL contains.
     fn identity(&self, endpoint: &Endpoint) -> Result<Option<Identity>, SetupError> {
+        if endpoint.url.starts_with("rucios://") {
+            return Ok(Some(Identity::new(self.tls.as_ref())?));
+        }
         let secure = ["catalogues://", "soaps://"];
         let Some(address) = secure.iter().find_map(|scheme| endpoint.url.strip_prefix(scheme)) else {
             return Ok(None);
@@ -208,20 +228,10 @@ impl Settings {
         let made = made.filter(|directory| directory.as_os_str().len() > 1);
         let settings = match (self.tls.clone(), made) {
             (Some(settings), _) if settings.cert.is_some() => settings,
-            (settings, Some(directory)) => TlsSettings {
-                ca_file: Some(directory.join("ca.pem")),
-                ca_dir: None,
-                cert: Some(directory.join("user.pem")),
-                key: Some(directory.join("user.key")),
-                verify: settings.as_ref().is_none_or(|settings| settings.verify),
-                proxy: settings.and_then(|settings| settings.proxy),
-            },
+            (settings, Some(directory)) => TlsSettings::with_made(settings.as_ref(), &directory),
             _ => return Err(CatalogueError::NoCertificate(endpoint.name.clone()).into()),
         };
-        Ok(Some(match tls::tester_proxies(&settings)? {
-            Some(proxies) => Identity::Own(Box::new(proxies)),
-            None => Identity::Shared(TlsConnector::from(tls::client(Some(&settings))?)),
-        }))
+        Ok(Some(Identity::new(Some(&settings))?))
     }
 }
 
@@ -230,48 +240,108 @@ fn server(
     endpoint: &Endpoint,
     identity: Option<Identity>,
     settings: &Settings,
-) -> Result<Server, UrlError> {
+) -> Result<Server, SetupError> {
+    let wrong = |error| SetupError::from(EndpointError::new(endpoint, error));
     let form = || {
-        let forms = "catalogue://HOST:PORT, catalogues://HOST:PORT, soap://HOST:PORT or soaps://HOST:PORT";
-        UrlError::form(forms, &endpoint.url)
+        let forms = "catalogue://HOST:PORT, soap://HOST:PORT or rucio://HOST:PORT (with TLS: catalogues, soaps or rucios)";
+        wrong(UrlError::form(forms, &endpoint.url))
     };
-    let url = Url::parse(&endpoint.url).map_err(|source| UrlError::Syntax {
-        found: endpoint.url.clone(),
-        source,
+    let url = Url::parse(&endpoint.url).map_err(|source| {
+        let found = endpoint.url.clone();
+        wrong(UrlError::Syntax { found, source })
     })?;
-    let (is_secure, is_soap) = match url.scheme() {
-        "catalogue" => (false, false),
-        "catalogues" => (true, false),
-        "soap" => (false, true),
-        "soaps" => (true, true),
-        _ => return Err(form()),
-    };
     let name = url.host_str().filter(|name| !name.is_empty()).ok_or_else(form)?;
-    // With TLS, a path is the directory of certificates.
+    let (protocol, is_secure) = url
+        .scheme()
+        .strip_suffix('s')
+        .map_or((url.scheme(), false), |it| (it, true));
+    // Of a catalogue with TLS, a path is the directory of certificates.
     let has_path = !matches!(url.path(), "" | "/");
-    if (has_path && !is_secure) || url.query().is_some() {
+    if (has_path && !(is_secure && protocol != "rucio")) || url.query().is_some() {
         return Err(form());
     }
-    let port = url.port().unwrap_or(PORT);
-    let host = setup.host(name, port)?;
-    let soap = is_soap.then(|| SoapSettings {
-        host: format!("{name}:{port}"),
-        // The certificate states who the tester is.
-        subject: if is_secure {
-            String::new()
-        } else {
-            settings.subject.clone()
-        },
-        keep: settings.connection == Connection::Kept,
-    });
+    let default_port = match (protocol, is_secure) {
+        ("rucio", false) => 80,
+        ("rucio", true) => 443,
+        _ => PORT,
+    };
+    let port = url.port().unwrap_or(default_port);
+    let at = format!("{name}:{port}");
+    let protocol = match protocol {
+        "catalogue" => Protocol::Stateful,
+        "soap" => Protocol::Soap(settings.soap(at, is_secure)),
+        "rucio" => Protocol::Rucio(settings.rucio(at)?),
+        _ => return Err(form()),
+    };
     let tls = match identity {
         Some(identity) => {
             let bare = name.trim_start_matches('[').trim_end_matches(']');
-            Some((identity, tls::server_name(bare)?))
+            let name = tls::server_name(bare).map_err(|error| wrong(error.into()))?;
+            Some(ServerTls { identity, name })
         }
         None => None,
     };
-    Ok(Server { host, tls, soap })
+    Ok(Server {
+        host: setup.host(name, port).map_err(|error| wrong(error.into()))?,
+        tls,
+        protocol,
+    })
+}
+
+impl Settings {
+    fn soap(&self, host: String, is_secure: bool) -> SoapSettings {
+        SoapSettings {
+            host,
+            // The certificate states who the tester is.
+            subject: if is_secure {
+                String::new()
+            } else {
+                self.subject.clone()
+            },
+            keep: self.connection == Connection::Kept,
+        }
+    }
+
+    fn rucio(&self, host: String) -> Result<RucioSettings, CatalogueError> {
+        let account = self.rucio.as_ref().filter(|account| account.is_valid());
+        let account = account.ok_or(CatalogueError::RucioAccount)?;
+        Ok(RucioSettings {
+            host,
+            login: Login {
+                account: account.account.clone(),
+                user: account.user.clone(),
+                password: account.password.clone(),
+            },
+            scope: account.scope.clone(),
+            keep: self.connection == Connection::Kept,
+        })
+    }
+}
+
+/// Reports operations that Rucio does not have.
+pub(super) fn check_rucio(servers: &[Server], work: &[Work]) -> Result<(), CatalogueError> {
+    if !servers
+        .iter()
+        .any(|server| matches!(server.protocol, Protocol::Rucio(_)))
+    {
+        return Ok(());
+    }
+    for one in work {
+        let missing = match (one.operation, one.by) {
+            (Operation::Chmod, _) => "operation: chmod",
+            (Operation::Forbidden, _) => "operation: forbidden",
+            (Operation::Link, _) => "operation: link",
+            (Operation::GetAcl, _) => "operation: get-acl",
+            (Operation::SetAcl, _) => "operation: set-acl",
+            (Operation::ForbiddenAcl, _) => "operation: forbidden-acl",
+            (_, By::Guid) => "by: guid",
+            (_, By::Replica) => "by: replica",
+            (_, By::Link) => "by: link",
+            (_, By::Name) => continue,
+        };
+        return Err(CatalogueError::NotInRucio(missing));
+    }
+    Ok(())
 }
 
 /// The operation `index` of the workload.
@@ -284,6 +354,17 @@ pub(super) fn work(setup: &Setup<'_>, index: usize) -> Result<Work, SetupError> 
             found: request.bulk as u64,
         }
         .into());
+    }
+    if request.operation == Operation::GetAcl && request.bulk > 1 {
+        return Err(CatalogueError::Range {
+            key: "bulk",
+            expected: "1 with the operation get-acl",
+            found: request.bulk as u64,
+        }
+        .into());
+    }
+    if request.by == By::Link && request.operation != Operation::Query {
+        return Err(CatalogueError::ByLink.into());
     }
     if !(1..=MAX_BULK).contains(&usize::from(request.page)) {
         return Err(CatalogueError::Range {

@@ -3,11 +3,26 @@
 use plimsoll_wire::catalogue::{DataSet, EntryData, Key, NewEntry, Reply, Request, Status, guid_of};
 
 use super::error::OperationError;
-use super::message::Message;
+use super::message::{Answered, Message};
+use super::rucio;
 use super::settings::{By, Operation, RoundTripMode, Work};
 
 /// Permissions of new entries, before and after a change.
 pub(super) const MODES: [u32; 2] = [0o644, 0o640];
+/// ACL of entries with the first of these permissions.
+const ACL: &str = "user::rw-\ngroup::r--\nother::r--";
+/// ACLs that a change sets in turn, with their permissions in `st_mode`. They name a group that
+/// every data set has.
+const ACLS: [(&str, u32); 2] = [
+    (
+        "user::rw-\ngroup::r--\ngroup:plimsoll:rw-\nmask::rw-\nother::r--",
+        0o664,
+    ),
+    (
+        "user::rw-\ngroup::r--\ngroup:plimsoll:r--\nmask::r--\nother::---",
+        0o640,
+    ),
+];
 /// Permissions in `st_mode`.
 const PERMISSIONS: u32 = 0o7777;
 /// Size of new entries, bytes.
@@ -19,9 +34,13 @@ pub(super) struct KnownEntry {
     pub(super) path: String,
     pub(super) guid: String,
     /// Number of replicas; the first one is that of the data set for this GUID.
-    replicas: u32,
+    pub(super) replicas: u32,
     /// Permissions.
     pub(super) mode: u32,
+    /// The ACL that it had when it was made, or that was set last.
+    acl: &'static str,
+    /// The path to which a link with the path of this entry leads; empty: there is no link.
+    target: String,
 }
 
 impl KnownEntry {
@@ -33,6 +52,8 @@ impl KnownEntry {
             guid,
             replicas: data.replicas,
             mode: MODES[0],
+            acl: ACL,
+            target: String::new(),
         }
     }
 
@@ -43,7 +64,24 @@ impl KnownEntry {
             path,
             replicas: 1,
             mode: MODES[0],
+            acl: ACL,
+            target: String::new(),
         }
+    }
+
+    /// The entry that a new link with this path leads to.
+    pub(super) fn through_link(self, path: String) -> Self {
+        Self {
+            target: self.path,
+            path,
+            ..self
+        }
+    }
+
+    /// Changes the ACL that it must have after the transaction.
+    pub(super) fn change_acl(&mut self) {
+        let index = usize::from(self.acl == ACLS[0].0);
+        (self.acl, self.mode) = ACLS[index];
     }
 
     fn replica(&self) -> String {
@@ -52,7 +90,7 @@ impl KnownEntry {
 
     fn key(&self, by: By) -> Key {
         match by {
-            By::Name => Key::Path(self.path.clone()),
+            By::Name | By::Link => Key::Path(self.path.clone()),
             By::Guid => Key::Guid(self.guid.clone()),
             By::Replica => Key::Replica(self.replica()),
         }
@@ -92,6 +130,8 @@ pub(super) enum Expected {
     Entries,
     /// No entry.
     Nothing,
+    /// The ACL of the entry.
+    Acl,
 }
 
 /// A request and its reply.
@@ -160,6 +200,10 @@ pub(super) fn steps(work: Work, mode: RoundTripMode, entries: &[KnownEntry]) -> 
             .map(|entry| Step::new(set_mode(entry), Expected::Done))
             .collect(),
         (Operation::Forbidden, _) => vec![register(entries, Expected::Refusal)],
+        (Operation::Link, _) => links(entries),
+        (Operation::SetAcl, _) => set_acls(entries, Expected::Done),
+        (Operation::ForbiddenAcl, _) => set_acls(entries, Expected::Refusal),
+        (Operation::GetAcl, _) => entries.iter().map(get_acl).collect(),
         (Operation::List, _) => Vec::new(),
     }
 }
@@ -176,24 +220,68 @@ fn set_mode(entry: &KnownEntry) -> Request {
     }
 }
 
+fn set_acls(entries: &[KnownEntry], expected: Expected) -> Vec<Step> {
+    let request = |entry: &KnownEntry| Request::SetAcl {
+        path: entry.path.clone(),
+        acl: entry.acl.to_owned(),
+    };
+    let requests = entries.iter().map(request);
+    requests.map(|request| Step::new(request, expected)).collect()
+}
+
+fn get_acl(entry: &KnownEntry) -> Step {
+    let path = entry.path.clone();
+    Step::new(Request::GetAcl { path }, Expected::Acl)
+}
+
+/// The requests that make links.
+pub(super) fn links(entries: &[KnownEntry]) -> Vec<Step> {
+    let request = |entry: &KnownEntry| Request::MakeLink {
+        path: entry.path.clone(),
+        target: entry.target.clone(),
+    };
+    let requests = entries.iter().map(request);
+    requests
+        .map(|request| Step::new(request, Expected::Done))
+        .collect()
+}
+
 /// The request that makes new entries.
 pub(super) fn insertion(entries: &[KnownEntry]) -> Step {
     register(entries, Expected::Done)
 }
 
-/// The request that shows whether a change was carried out; none if nothing was changed.
-pub(super) fn verification(operation: Operation, entries: &[KnownEntry]) -> Option<Step> {
+/// The requests that show whether a change was carried out, each with its entries; none if nothing
+/// was changed.
+pub(super) fn verification(operation: Operation, entries: &[KnownEntry]) -> Vec<(Step, &[KnownEntry])> {
     let expected = match operation {
-        Operation::Insert | Operation::Chmod => Expected::Entries,
+        Operation::SetAcl => {
+            let steps = entries.iter().map(get_acl);
+            return steps.zip(entries.chunks(1)).collect();
+        }
+        // A query through a link finds the entry to which it leads.
+        Operation::Insert | Operation::Chmod | Operation::Link => Expected::Entries,
         Operation::Delete => Expected::Nothing,
-        Operation::Query | Operation::List | Operation::Forbidden => return None,
+        _ => return Vec::new(),
     };
     let keys = entries.iter().map(|entry| entry.key(By::Name)).collect();
-    Some(Step::new(Request::Lookup(keys), expected))
+    vec![(Step::new(Request::Lookup(keys), expected), entries)]
 }
 
-/// Compares a reply with what it must be.
-pub(super) fn judge(expected: Expected, reply: Reply, entries: &[KnownEntry]) -> Result<(), OperationError> {
+/// Compares an answer with what it must be.
+pub(super) fn judge(
+    expected: Expected,
+    answered: Answered,
+    entries: &[KnownEntry],
+) -> Result<(), OperationError> {
+    match answered {
+        Answered::Catalogue(reply) => judge_reply(expected, reply, entries),
+        Answered::Rucio(answer) => rucio::judge(expected, &answer, entries),
+        Answered::Token(_) => Err(OperationError::unexpected()),
+    }
+}
+
+fn judge_reply(expected: Expected, reply: Reply, entries: &[KnownEntry]) -> Result<(), OperationError> {
     match (expected, reply) {
         (Expected::Done, Reply::Result(Status::OK, _))
         | (Expected::Refusal, Reply::Result(Status::FORBIDDEN, _)) => Ok(()),
@@ -204,19 +292,15 @@ pub(super) fn judge(expected: Expected, reply: Reply, entries: &[KnownEntry]) ->
                 None => Err(OperationError::unexpected()),
             }
         }
+        (Expected::Refusal, Reply::Result(status, message)) => Err(not_refused(status, message)),
         (Expected::Refusal, Reply::Results(statuses)) => {
-            if statuses.iter().all(|status| *status == Status::FORBIDDEN) {
-                Ok(())
-            } else if statuses.contains(&Status::OK) {
-                Err(OperationError::wrong("not refused"))
-            } else {
-                let status = statuses.into_iter().find(|status| *status != Status::FORBIDDEN);
-                Err(OperationError::status(
-                    status.unwrap_or(Status::INVALID),
-                    String::new(),
-                ))
-            }
+            let other = statuses.into_iter().find(|status| *status != Status::FORBIDDEN);
+            other.map_or(Ok(()), |status| Err(not_refused(status, String::new())))
         }
+        (Expected::Acl, Reply::Acl { acl, .. }) => match entries {
+            [entry] if entry.acl == acl => Ok(()),
+            _ => Err(OperationError::wrong("wrong ACL")),
+        },
         (Expected::Entry, Reply::Entries(found)) => match (found.as_slice(), entries) {
             ([Some(found)], [entry]) if entry.is(found) => Ok(()),
             _ => Err(OperationError::wrong("wrong entry")),
@@ -246,6 +330,15 @@ pub(super) fn judge(expected: Expected, reply: Reply, entries: &[KnownEntry]) ->
             Err(OperationError::status(status, message))
         }
         _ => Err(OperationError::unexpected()),
+    }
+}
+
+/// The result of an operation that the catalogue must refuse as forbidden.
+fn not_refused(status: Status, message: String) -> OperationError {
+    match status {
+        // The catalogue could not decide.
+        Status::BUSY | Status::INTERNAL => OperationError::status(status, message),
+        _ => OperationError::wrong("not refused"),
     }
 }
 
@@ -290,7 +383,7 @@ mod tests {
             replicas: vec![replica.into()],
         };
         let entries = std::slice::from_ref(&entry);
-        let judged = |expected, reply| code(judge(expected, reply, entries));
+        let judged = |expected, reply| code(judge_reply(expected, reply, entries));
         let right = found(&entry.replica());
         let wrong = |code: &str| Some((Outcome::Wrong, code.to_owned()));
         let reply = Reply::Entries(vec![Some(right.clone())]);
@@ -309,11 +402,39 @@ mod tests {
         );
         let error = |code: &str| Some((Outcome::Error, code.to_owned()));
         assert_eq!(
+            judged(Expected::Refusal, Reply::Result(Status::NO_ENTRY, String::new())),
+            wrong("not refused")
+        );
+        assert_eq!(judged(Expected::Refusal, results(Status::BUSY)), error("busy"));
+        let acl = |acl: &str| Reply::Acl {
+            owner: String::new(),
+            group: String::new(),
+            acl: acl.into(),
+        };
+        assert_eq!(judged(Expected::Acl, acl(ACL)), None);
+        assert_eq!(judged(Expected::Acl, acl(ACLS[0].0)), wrong("wrong ACL"));
+        assert_eq!(
             judged(Expected::Done, results(Status::EXISTS)),
             error("entry exists")
         );
         let busy = Reply::Result(Status::BUSY, "busy".into());
         assert_eq!(judged(Expected::Done, busy), error("busy"));
+    }
+
+    #[test]
+    fn acls_are_set_in_turn_and_verified_one_by_one() {
+        let mut entries = [KnownEntry::new("/a".into()), KnownEntry::new("/b".into())];
+        for (acl, mode) in [ACLS[0], ACLS[1], ACLS[0]] {
+            entries[1].change_acl();
+            assert_eq!((entries[1].acl, entries[1].mode), (acl, mode));
+        }
+        let steps = verification(Operation::SetAcl, &entries);
+        let paths: Vec<&str> = steps
+            .iter()
+            .map(|(_, entries)| entries[0].path.as_str())
+            .collect();
+        assert_eq!(paths, ["/a", "/b"]);
+        assert!(verification(Operation::ForbiddenAcl, &entries).is_empty());
     }
 
     #[test]

@@ -39,7 +39,6 @@ use std::sync::Arc;
 
 use plimsoll_model::{Choose, Code, Codes, Endpoint, Order};
 use plimsoll_schedule::{Stream, Template, rng, uniform};
-use tokio_rustls::TlsConnector;
 
 use self::ask::{Ask, UniqueKeys};
 use self::failover::{Balance, Failover, Way};
@@ -54,8 +53,8 @@ use crate::driver::{AsyncDriver, Request, Setup};
 use crate::http1::timeouts::Timeouts;
 use crate::lane::reactor::Io;
 use crate::net::Host;
+use crate::net::identity::Identity;
 use crate::net::round_trips;
-use crate::net::tls;
 use crate::setup_error::{EndpointError, SetupError, UrlError};
 
 pub use self::error::FrontierError;
@@ -188,21 +187,22 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, SetupE
         .map(|url| http::proxy(setup, url, &[]))
         .collect::<Result<_, _>>()?;
     let is_secure = |url: &str| url.starts_with("https:");
-    let connector = if setup.endpoints.iter().any(|endpoint| is_secure(&endpoint.url)) {
-        Some(TlsConnector::from(tls::client(None)?))
+    let identity = if setup.endpoints.iter().any(|endpoint| is_secure(&endpoint.url)) {
+        Some(Identity::new(None)?)
     } else {
         None
     };
+    let connector = identity.as_ref().map(Identity::shared);
     let is_direct =
         proxies.is_empty() || settings.failover == FailoverSetting::Client && settings.failover_to_server;
     let server = |endpoint: &Endpoint| -> Result<Server, SetupError> {
         let by_proxy = if proxies.is_empty() {
             None
         } else {
-            Some(http::target(setup, endpoint, &proxies, connector.as_ref(), &[])?)
+            Some(http::target(setup, endpoint, &proxies, connector, &[])?)
         };
         let direct = if is_direct {
-            let target = http::target(setup, endpoint, &[], connector.as_ref(), &[]);
+            let target = http::target(setup, endpoint, &[], connector, &[]);
             Some(target.map_err(|error| match &by_proxy {
                 Some(_) => FrontierError::Direct(error).into(),
                 None => SetupError::from(error),

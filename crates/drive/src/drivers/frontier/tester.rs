@@ -53,7 +53,7 @@ impl Tester {
         Self {
             driver: Arc::clone(driver),
             io: Io::clone(io),
-            connections: Connections::new(io, driver.connections(), driver.trips),
+            connections: Connections::new(io, driver.connections(), driver.trips, None),
             failover: driver.failover(number),
             next_chatter: number as usize,
             request: Vec::new(),

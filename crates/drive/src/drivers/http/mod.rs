@@ -36,6 +36,7 @@ use crate::drivers::connection::Connection;
 use crate::http1::connection::{Connections, Exchange, Replace, Route};
 use crate::http1::timeouts::Timeouts;
 use crate::lane::reactor::Io;
+use crate::net::identity::Identity;
 use crate::net::round_trips::Names;
 use crate::net::tls::{self, TlsSettings};
 use crate::net::{Host, source};
@@ -102,6 +103,8 @@ struct Expect {
 /// The driver.
 pub struct Http {
     targets: Vec<Target>,
+    /// Of the connections with TLS.
+    identity: Option<Identity>,
     operations: Vec<Operation>,
     keep: bool,
     token: Option<Token>,
@@ -160,11 +163,12 @@ impl AsyncDriver for Http {
             .endpoints
             .iter()
             .any(|endpoint| endpoint.url.starts_with("https:"));
-        let connector = match (secure, &settings.tls) {
+        let identity = match (secure, &settings.tls) {
             (false, None) => None,
-            (_, tls) => Some(TlsConnector::from(tls::client(tls.as_ref())?)),
+            (_, tls) => Some(Identity::new(tls.as_ref())?),
         };
-        let target = |endpoint| target(setup, endpoint, &proxies, connector.as_ref(), sources);
+        let connector = identity.as_ref().map(Identity::shared);
+        let target = |endpoint| target(setup, endpoint, &proxies, connector, sources);
         let targets = setup
             .endpoints
             .iter()
@@ -178,6 +182,7 @@ impl AsyncDriver for Http {
         let token = settings.token_file.map(Token::open).transpose()?;
         let mut http = Self {
             targets,
+            identity,
             operations,
             keep: settings.connection == Connection::Kept,
             token,
@@ -192,8 +197,12 @@ impl AsyncDriver for Http {
 
     fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Tester {
         let routes = self.targets.first().map_or(1, |target| target.routes.len());
+        let own_tls = self
+            .identity
+            .as_ref()
+            .and_then(|identity| identity.of_tester(number));
         Tester {
-            connections: Connections::new(io, self.targets.len(), self.names),
+            connections: Connections::new(io, self.targets.len(), self.names, own_tls),
             route: number as usize % routes.max(1),
             driver: Arc::clone(self),
             request: Vec::new(),

@@ -17,7 +17,7 @@ use crate::driver::{Attempt, Waiting};
 use crate::lane::reactor::Io;
 use crate::net::Stream;
 use crate::net::round_trips::Names;
-use crate::net::transport::Transport;
+use crate::net::transport::{Security, Transport};
 use crate::tester::failure::Failure;
 
 /// Number of reads in a row before the other testers of the lane run.
@@ -60,7 +60,7 @@ impl Connection {
     /// Connects, begins TLS and binds. Bytes are counted; first byte and end are not stamped.
     pub(super) async fn open(
         io: &Io,
-        server: &LdapServer,
+        (server, security): (&LdapServer, Option<&Security>),
         (number, names): (u32, Names),
         attempt: &mut Attempt,
     ) -> Result<Self, SearchError> {
@@ -81,11 +81,12 @@ impl Connection {
                 .first_steps(io, id, ReplyKind::Extended, attempt)
                 .await?;
         }
-        if let Some(security) = &server.tls {
+        if let Some((connector, name)) = security {
             let Transport::Plain(stream) = connection.transport else {
                 return Err(Failure::error("bad response").into());
             };
-            connection.transport = names.secure(stream, security, attempt).await.map_err(talking)?;
+            let secured = names.secure(stream, (connector, name), attempt).await;
+            connection.transport = secured.map_err(talking)?;
         }
         let id = connection.next_id();
         ldap::bind(id, &server.bind, &mut connection.out);

@@ -43,6 +43,7 @@ use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::drivers::connection::Connection as ConnectionMode;
 use crate::lane::reactor::Io;
 use crate::net::round_trips::{Names, RoundTrips};
+use crate::net::transport::Security;
 use crate::setup_error::SetupError;
 
 pub use error::LdapError;
@@ -85,8 +86,13 @@ impl AsyncDriver for Ldap {
         })
     }
 
-    fn tester(self: &Arc<Self>, io: &Io, _: u32) -> Tester {
+    fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Tester {
         Tester {
+            security: self
+                .servers
+                .iter()
+                .map(|server| server.tls.as_ref().map(|tls| tls.of_tester(number)))
+                .collect(),
             kept: self.servers.iter().map(|_| None).collect(),
             trips: RoundTrips::new(self.names, self.servers.len()),
             driver: Arc::clone(self),
@@ -131,6 +137,8 @@ impl Ldap {
 pub struct Tester {
     driver: Arc<Ldap>,
     io: Io,
+    /// TLS, per endpoint. With `proxy: tester`, the certificates are those of this tester alone.
+    security: Vec<Option<Security>>,
     kept: Vec<Option<Connection>>,
     sessions: u32,
     trips: RoundTrips,
@@ -226,7 +234,8 @@ impl Tester {
         let driver = Arc::clone(&self.driver);
         let (io, number) = (Rc::clone(&self.io), self.sessions + 1);
         let server = &driver.servers[endpoint];
-        let connection = Connection::open(&io, server, (number, driver.names), attempt).await?;
+        let security = self.security[endpoint].as_ref();
+        let connection = Connection::open(&io, (server, security), (number, driver.names), attempt).await?;
         self.sessions = number;
         Ok(connection)
     }

@@ -1,22 +1,25 @@
 //! The settings and requests of `ldap`, checked and compiled.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_model::Endpoint;
 use plimsoll_schedule::{Fill, Template};
 use plimsoll_wire::ldap::{Bind, EncodedFilter, Filter, Scope, Search};
 use serde::Deserialize;
-use tokio_rustls::TlsConnector;
 use url::Url;
 
 use super::LdapError;
 use crate::driver::Setup;
 use crate::drivers::connection::Connection;
+use crate::net::identity::{Identity, ServerTls};
 use crate::net::tls::{self, TlsSettings};
-use crate::net::transport::Security;
 use crate::net::{Host, source};
 use crate::setup_error::{EndpointError, SetupError, UrlError};
+
+/// Name of the directory with the certificates that a service has made.
+const MADE: &str = "credentials";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,7 +65,7 @@ enum ScopeName {
 pub(super) struct LdapServer {
     pub(super) host: Host,
     /// TLS; none: without it.
-    pub(super) tls: Option<Security>,
+    pub(super) tls: Option<ServerTls>,
     /// Whether TLS begins by a request on a plain connection.
     pub(super) start_tls: bool,
     pub(super) bind: Arc<Bind>,
@@ -84,35 +87,55 @@ pub(super) struct Operation {
     pub(super) expected: Option<u64>,
 }
 
+/// The directory with the certificates that a service has made for its clients, if its URL contains
+/// it.
+fn made_directory(url: &str) -> Option<&Path> {
+    let (_, address) = url.split_once("://")?;
+    let directory = Path::new(&address[address.find('/')?..]);
+    directory.ends_with(MADE).then_some(directory)
+}
+
 impl Settings {
     /// The servers of the endpoints. Opens no connection.
     pub(super) fn servers(&self, setup: &Setup<'_>) -> Result<Vec<LdapServer>, SetupError> {
         source::check_local(&self.source_addresses)?;
-        let is_external = matches!(self.bind, BindSettings::External);
-        if is_external && self.tls.as_ref().is_none_or(|tls| tls.cert.is_none()) {
-            return Err(LdapError::NoCertificate.into());
-        }
-        let is_secure = |endpoint: &Endpoint| endpoint.url.starts_with("ldaps:");
-        let secure = self.start_tls || setup.endpoints.iter().any(is_secure);
-        let connector = match (secure, &self.tls) {
-            (false, None) => None,
-            (_, tls) => Some(TlsConnector::from(tls::client(tls.as_ref())?)),
-        };
         let bind = Arc::new(self.bind());
         let mut servers = Vec::new();
         for endpoint in setup.endpoints {
-            match (is_secure(endpoint), self.start_tls) {
-                (true, true) => return Err(LdapError::TlsTwice(endpoint.name.clone()).into()),
-                (false, false) if is_external => return Err(LdapError::NoTls(endpoint.name.clone()).into()),
-                _ => {}
-            }
+            let identity = self.identity(endpoint)?;
             let server = self
-                .server(setup, endpoint, connector.as_ref(), &bind)
+                .server(setup, endpoint, identity, &bind)
                 .map_err(|error| EndpointError::new(endpoint, error))?;
             servers.push(server);
         }
         source::check_families(&self.source_addresses, &servers.iter().map(|server| &server.host))?;
         Ok(servers)
+    }
+
+    /// TLS with an endpoint; none without it. Files that the settings do not name are those that
+    /// the service has made for its clients, if its URL contains their directory.
+    fn identity(&self, endpoint: &Endpoint) -> Result<Option<Identity>, SetupError> {
+        let made = made_directory(&endpoint.url)
+            .filter(|directory| directory.is_dir())
+            .map(|directory| TlsSettings::with_made(self.tls.as_ref(), directory));
+        let settings = made.as_ref().or(self.tls.as_ref());
+        let is_secure = match (endpoint.url.starts_with("ldaps:"), self.start_tls) {
+            (true, true) => return Err(LdapError::TlsTwice(endpoint.name.clone()).into()),
+            (is_secure, start_tls) => is_secure || start_tls,
+        };
+        if matches!(self.bind, BindSettings::External) {
+            if settings.is_none_or(|tls| tls.cert.is_none()) {
+                return Err(LdapError::NoCertificate.into());
+            }
+            if !is_secure {
+                return Err(LdapError::NoTls(endpoint.name.clone()).into());
+            }
+        }
+        if !is_secure && self.tls.is_none() {
+            return Ok(None);
+        }
+        let identity = Identity::new(settings)?;
+        Ok(is_secure.then_some(identity))
     }
 
     fn bind(&self) -> Bind {
@@ -130,7 +153,7 @@ impl Settings {
         &self,
         setup: &Setup<'_>,
         endpoint: &Endpoint,
-        connector: Option<&TlsConnector>,
+        identity: Option<Identity>,
         bind: &Arc<Bind>,
     ) -> Result<LdapServer, UrlError> {
         let form = || UrlError::form("ldap://HOST:PORT or ldaps://HOST:PORT", &endpoint.url);
@@ -145,16 +168,17 @@ impl Settings {
         };
         let name = url.host_str().filter(|name| !name.is_empty()).ok_or_else(form)?;
         // A search is in the requests, not in the URL.
-        if !matches!(url.path(), "" | "/") || url.query().is_some() {
+        let has_path = !matches!(url.path(), "" | "/") && made_directory(&endpoint.url).is_none();
+        if has_path || url.query().is_some() {
             return Err(form());
         }
         let mut host = setup.host(name, url.port().unwrap_or(port))?;
         host.connect_from(&self.source_addresses)?;
-        let secure = self.start_tls || url.scheme() == "ldaps";
-        let tls = match connector.filter(|_| secure) {
-            Some(connector) => {
+        let tls = match identity {
+            Some(identity) => {
                 let bare = name.trim_start_matches('[').trim_end_matches(']');
-                Some((connector.clone(), tls::server_name(bare)?))
+                let name = tls::server_name(bare)?;
+                Some(ServerTls { identity, name })
             }
             None => None,
         };

@@ -5,6 +5,8 @@ use std::io;
 use std::task::{Context, Poll, Waker, ready};
 
 use plimsoll_wire::sql::{CancelKey, Event, Refusal, Session, SqlProtocolError, TransactionStatus};
+use rustls::pki_types::ServerName;
+use tokio_rustls::TlsConnector;
 
 use super::database_error::DatabaseError;
 use super::network::DatabaseServer;
@@ -13,7 +15,7 @@ use crate::drivers::versions::Newest;
 use crate::lane::reactor::Io;
 use crate::net::Stream;
 use crate::net::round_trips::Names;
-use crate::net::transport::{Security, Transport};
+use crate::net::transport::Transport;
 use crate::tester::failure::Failure;
 
 /// Number of reads in a row before the other testers of the lane run.
@@ -30,10 +32,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and logs in. Bytes are counted; first byte and end are not stamped.
+    /// Connects and logs in. Bytes are counted; first byte and end are not stamped. `own_tls`: TLS
+    /// of the tester alone.
     pub(super) async fn open(
         io: &Io,
-        server: &DatabaseServer,
+        (server, own_tls): (&DatabaseServer, Option<&TlsConnector>),
         (number, names): (u32, Names),
         attempt: &mut Attempt,
     ) -> Result<Self, DatabaseError> {
@@ -48,7 +51,9 @@ impl Connection {
             },
             number,
         };
-        let logged_in = connection.log_in(io, (server.tls.as_ref(), names), attempt).await;
+        let security = server.tls.as_ref();
+        let security = security.map(|(shared, name)| (own_tls.unwrap_or(shared), name));
+        let logged_in = connection.log_in(io, (security, names), attempt).await;
         let connection = logged_in.map_err(|error| match &server.login.password {
             Some(_) => error,
             None => error.without_password(),
@@ -60,7 +65,7 @@ impl Connection {
     async fn log_in(
         mut self,
         io: &Io,
-        (tls, names): (Option<&Security>, Names),
+        (tls, names): (Option<(&TlsConnector, &ServerName<'static>)>, Names),
         attempt: &mut Attempt,
     ) -> Result<Self, DatabaseError> {
         loop {

@@ -50,6 +50,7 @@ use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::drivers::versions::Newest;
 use crate::lane::reactor::Io;
 use crate::net::Host;
+use crate::net::identity::Identity;
 use crate::net::round_trips::{Names, RoundTrips};
 use crate::net::tls;
 use crate::net::transport::Security;
@@ -71,6 +72,8 @@ pub(super) struct DatabaseServer {
 /// The driver.
 pub struct Network {
     keep: bool,
+    /// Of the connections with TLS.
+    identity: Option<Identity>,
     /// Per endpoint.
     servers: Vec<DatabaseServer>,
     /// Per operation.
@@ -106,17 +109,19 @@ impl AsyncDriver for Network {
 
     fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let settings: Settings = setup.settings()?;
-        let connector = match &settings.tls {
-            Some(tls) => Some(TlsConnector::from(tls::client(Some(tls))?)),
+        let identity = match &settings.tls {
+            Some(tls) => Some(Identity::new(Some(tls))?),
             None => None,
         };
+        let connector = identity.as_ref().map(Identity::shared);
         let server = |endpoint| {
-            database_server(setup, endpoint, &settings, connector.as_ref())
+            database_server(setup, endpoint, &settings, connector)
                 .map_err(|error| EndpointError::new(endpoint, error))
         };
         Ok(Self {
             keep: settings.keeps_connections(),
             servers: setup.endpoints.iter().map(server).collect::<Result<_, _>>()?,
+            identity,
             queries: queries(setup)?,
             canceller: Canceller::default(),
             names: Names::new(setup.codes),
@@ -124,8 +129,12 @@ impl AsyncDriver for Network {
         })
     }
 
-    fn tester(self: &Arc<Self>, io: &Io, _: u32) -> Tester {
+    fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Tester {
         Tester {
+            own_tls: self
+                .identity
+                .as_ref()
+                .and_then(|identity| identity.of_tester(number)),
             kept: self.servers.iter().map(|_| None).collect(),
             trips: RoundTrips::new(self.names, self.servers.len()),
             driver: Arc::clone(self),
@@ -141,6 +150,8 @@ impl AsyncDriver for Network {
 pub struct Tester {
     driver: Arc<Network>,
     io: Io,
+    /// TLS of this tester alone; none: that of all.
+    own_tls: Option<TlsConnector>,
     kept: Vec<Option<Connection>>,
     sessions: u32,
     trips: RoundTrips,
@@ -276,7 +287,8 @@ impl Tester {
         let driver = Arc::clone(&self.driver);
         let server = &driver.servers[endpoint];
         let (io, number) = (Rc::clone(&self.io), self.sessions + 1);
-        let connection = Connection::open(&io, server, (number, driver.names), attempt).await?;
+        let own_tls = self.own_tls.as_ref();
+        let connection = Connection::open(&io, (server, own_tls), (number, driver.names), attempt).await?;
         self.sessions = number;
         Ok(connection)
     }

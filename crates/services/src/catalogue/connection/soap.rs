@@ -230,11 +230,11 @@ impl Worker<'_> {
                 if operation.is_change() {
                     self.carry_out(session, &Request::AbortTransaction)?;
                 }
-                return Ok(Answer::Fault(Fault::of(
-                    status,
-                    before + index,
-                    status.text().into(),
-                )));
+                let text = match reply {
+                    Reply::Result(_, text) => text,
+                    _ => status.text().into(),
+                };
+                return Ok(Answer::Fault(Fault::of(status, before + index, text)));
             }
             last = reply;
         }

@@ -1,7 +1,11 @@
-//! The database of a thread of the catalogue: `SQLite` or `PostgreSQL`. Statements contain `?1`,
-//! `?2`, ... for values. They are prepared when they are first used, and identified by their
-//! addresses: hashing the text of a long statement takes longer than sending its values.
+//! The database of a thread of the catalogue: `SQLite`, `PostgreSQL` or `MariaDB`. Statements
+//! contain `?1`, `?2`, ... for values. They are prepared when they are first used, and identified
+//! by their addresses: hashing the text of a long statement takes longer than sending its values.
+//!
+//! A statement is written once, in the SQL that `SQLite` and `PostgreSQL` share. `mariadb`
+//! translates the constructs that differ there.
 
+mod mariadb;
 mod postgres;
 mod sqlite;
 mod write_lock;
@@ -11,6 +15,7 @@ use std::path::Path;
 
 use plimsoll_wire::sql::{Address, Server};
 
+use self::mariadb::Mariadb;
 use self::postgres::Postgres;
 use self::sqlite::Sqlite;
 use crate::ServiceError;
@@ -48,6 +53,15 @@ enum Cell {
 pub(super) struct Row(Vec<Cell>);
 
 impl Row {
+    /// A row whose values a server has sent as text.
+    fn of_texts(values: &mut dyn Iterator<Item = Option<&[u8]>>) -> Self {
+        let cells = values.map(|value| match value {
+            Some(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
+            None => Cell::Null,
+        });
+        Self(cells.collect())
+    }
+
     /// The number in a column; 0 for NULL.
     pub(super) fn int(&self, column: usize) -> i64 {
         match self.0.get(column) {
@@ -87,8 +101,11 @@ pub(super) struct Copy {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DatabaseError {
     /// Another session holds the database.
-    #[error("another session holds the database for longer than 5 s")]
+    #[error("another session holds the database, or a row of it, for longer than 5 s")]
     Busy,
+    /// This session and others waited for each other. The database has undone the transaction.
+    #[error("the transaction was undone, because of a deadlock with another one")]
+    Deadlock,
     /// Any other reason. The session with the database is closed.
     #[error(transparent)]
     Failed(#[from] ServiceError),
@@ -98,6 +115,7 @@ pub(super) enum DatabaseError {
 pub(super) enum Database {
     Sqlite(Box<Sqlite>),
     Postgres(Box<Postgres>),
+    Mariadb(Box<Mariadb>),
 }
 
 /// Checks the address of a database, which is connected later.
@@ -106,20 +124,26 @@ pub(super) fn check(database: &Path) -> Result<Option<Address>, ServiceError> {
     let text = database.to_str().filter(|text| text.contains("://"));
     let Some(url) = text else { return Ok(None) };
     let address = Address::from_url(url).map_err(|error| wrong(error.to_string()))?;
-    match address.server {
-        Server::Postgres => Ok(Some(address)),
-        Server::Mysql => Err(wrong(
-            "expected an SQLite file or PostgreSQL: the catalogue does not support MariaDB".into(),
-        )),
-    }
+    Ok(Some(address))
 }
 
 impl Database {
     pub(super) fn open(database: &Path, lock: &WriteLock) -> Result<Self, ServiceError> {
         Ok(match check(database)? {
+            Some(address) if address.server == Server::Mysql => {
+                Self::Mariadb(Box::new(Mariadb::open(address)?))
+            }
             Some(address) => Self::Postgres(Box::new(Postgres::open(address)?)),
             None => Self::Sqlite(Box::new(Sqlite::open(database, lock.clone())?)),
         })
+    }
+
+    /// Creates functions: statements of `PostgreSQL`, which are executed completely or not at all.
+    pub(super) fn create_functions(&mut self, statements: &str) -> Result<(), DatabaseError> {
+        match self {
+            Self::Postgres(database) => database.execute(statements),
+            Self::Sqlite(_) | Self::Mariadb(_) => Ok(()),
+        }
     }
 
     /// Executes a statement with values, and returns its rows.
@@ -131,6 +155,7 @@ impl Database {
         match self {
             Self::Sqlite(database) => database.query(sql, values),
             Self::Postgres(database) => database.query(sql, values),
+            Self::Mariadb(database) => database.query(sql, values),
         }
     }
 
@@ -140,10 +165,12 @@ impl Database {
         statement: &Keyed,
         keys: &[Vec<Value<'_>>],
     ) -> Result<Vec<Row>, DatabaseError> {
-        if let Self::Postgres(database) = self
-            && keys.len() > 1
-        {
-            return database.query_text(&with_list(statement.many, keys));
+        match self {
+            Self::Postgres(database) if keys.len() > 1 => {
+                return database.query_text(&with_list(statement.many, keys));
+            }
+            Self::Mariadb(database) if keys.len() > 1 => return database.query_keys(statement.many, keys),
+            _ => {}
         }
         let mut rows = Vec::new();
         for key in keys {
@@ -158,6 +185,7 @@ impl Database {
         match self {
             Self::Sqlite(_) => Ok(false),
             Self::Postgres(database) => database.copy(copies),
+            Self::Mariadb(database) => database.copy(copies),
         }
     }
 
@@ -166,6 +194,7 @@ impl Database {
         match self {
             Self::Sqlite(database) => database.begin(),
             Self::Postgres(database) => database.execute("BEGIN"),
+            Self::Mariadb(database) => database.execute("BEGIN"),
         }
     }
 
@@ -173,6 +202,7 @@ impl Database {
         match self {
             Self::Sqlite(database) => database.end("COMMIT"),
             Self::Postgres(database) => database.execute("COMMIT"),
+            Self::Mariadb(database) => database.execute("COMMIT"),
         }
     }
 
@@ -180,6 +210,7 @@ impl Database {
         match self {
             Self::Sqlite(database) => database.end("ROLLBACK"),
             Self::Postgres(database) => database.execute("ROLLBACK"),
+            Self::Mariadb(database) => database.execute("ROLLBACK"),
         }
     }
 }
@@ -188,18 +219,22 @@ impl Database {
 fn with_list([head, tail]: [&str; 2], keys: &[Vec<Value<'_>>]) -> String {
     let mut sql = String::with_capacity(head.len() + tail.len() + 64 * keys.len());
     sql.push_str(head);
+    put_list(&mut sql, keys);
+    sql.push_str(tail);
+    sql
+}
+
+fn put_list(sql: &mut String, keys: &[Vec<Value<'_>>]) {
     for (index, key) in keys.iter().enumerate() {
         sql.push_str(if index == 0 { "(" } else { ",(" });
         for (column, value) in key.iter().enumerate() {
             if column > 0 {
                 sql.push(',');
             }
-            value.write(&mut sql);
+            value.write(sql);
         }
         sql.push(')');
     }
-    sql.push_str(tail);
-    sql
 }
 
 #[cfg(test)]
@@ -219,10 +254,10 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_is_not_supported_is_refused_at_the_start() {
+    fn a_url_is_a_server_and_other_text_a_file() {
         assert!(check(Path::new("/tmp/file.db")).unwrap().is_none());
         assert!(check(Path::new("postgresql://u@127.0.0.1/d")).unwrap().is_some());
-        let refused = check(Path::new("mysql://u@127.0.0.1/d")).unwrap_err();
-        assert!(refused.to_string().contains("MariaDB"), "{refused}");
+        assert!(check(Path::new("mysql://u@127.0.0.1/d")).unwrap().is_some());
+        assert!(check(Path::new("oracle://u@127.0.0.1/d")).is_err());
     }
 }

@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use plimsoll_wire::sql::Address;
 
-use super::{Cell, Copy, DatabaseError, Row, Value};
+use super::{Copy, DatabaseError, Row, Value};
 use crate::ServiceError;
 use crate::data::{Client, escape};
 
 /// Maximum time for the server to respond.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// SQLSTATE of a row that exists.
+/// SQLSTATE of a row that exists, of a deadlock, and of a lock that a session may not wait for any
+/// longer (`lock_timeout`).
 const UNIQUE_VIOLATION: &str = "23505";
+const DEADLOCK: &str = "40P01";
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 /// Settings of a session.
 ///
 /// Every statement of the catalogue follows indexes, from a few rows to a few rows. A plan that was
@@ -62,7 +65,9 @@ impl Postgres {
     }
 
     pub(super) fn execute(&mut self, sql: &str) -> Result<(), DatabaseError> {
-        Ok(self.client.execute(sql)?)
+        self.client
+            .execute(sql)
+            .map_err(|error| failed(&self.client, error))
     }
 
     pub(super) fn query(
@@ -94,15 +99,18 @@ impl Postgres {
         let mut rows = Vec::new();
         self.client
             .execute_prepared(&statement.name, values, statement.columns, |values| {
-                rows.push(row(values));
-            })?;
+                rows.push(Row::of_texts(values));
+            })
+            .map_err(|error| failed(&self.client, error))?;
         Ok(rows)
     }
 
     /// Executes a text without placeholders.
     pub(super) fn query_text(&mut self, sql: &str) -> Result<Vec<Row>, DatabaseError> {
         let mut rows = Vec::new();
-        self.client.rows(sql, |values| rows.push(row(values)))?;
+        self.client
+            .rows(sql, |values| rows.push(Row::of_texts(values)))
+            .map_err(|error| failed(&self.client, error))?;
         Ok(rows)
     }
 
@@ -125,12 +133,12 @@ impl Postgres {
             self.text = Vec::new();
             match sent {
                 Ok(()) => {}
-                Err(_) if self.client.refusal() == UNIQUE_VIOLATION => {
+                Err(_) if code(&self.client) == UNIQUE_VIOLATION => {
                     self.client.execute("ROLLBACK TO SAVEPOINT copied")?;
                     self.client.execute("RELEASE SAVEPOINT copied")?;
                     return Ok(false);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(failed(&self.client, error)),
             }
         }
         self.client.execute("RELEASE SAVEPOINT copied")?;
@@ -138,12 +146,17 @@ impl Postgres {
     }
 }
 
-fn row(values: &mut dyn Iterator<Item = Option<&[u8]>>) -> Row {
-    let cells = values.map(|value| match value {
-        Some(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
-        None => Cell::Null,
-    });
-    Row(cells.collect())
+/// SQLSTATE of the error that the server reported; empty if there was none.
+fn code(client: &Client) -> &str {
+    client.refusal().map_or("", |refusal| &refusal.code)
+}
+
+fn failed(client: &Client, error: ServiceError) -> DatabaseError {
+    match code(client) {
+        DEADLOCK => DatabaseError::Deadlock,
+        LOCK_NOT_AVAILABLE => DatabaseError::Busy,
+        _ => error.into(),
+    }
 }
 
 fn int(number: i64, text: &mut Vec<u8>) {

@@ -5,19 +5,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_wire::catalogue::{Key, NewEntry, Reply, Request, Status};
 
+use super::acl::inherited;
+use super::groups::User;
 use super::node::{Node, SEARCH, WRITE};
 use super::paths::names;
 use super::walk::Reading;
+use super::way::LastLink;
 use super::{Store, result};
 use crate::catalogue::database::{Copy, DatabaseError, Keyed, Row, Value};
-use crate::data::catalogue::{DIRECTORY, FILE};
+use crate::data::catalogue::{DIRECTORY, FILE, LINK};
 
 /// Length of a GUID, bytes.
 const GUID: usize = 36;
 /// Maximum length of the name of a replica, bytes.
-const MAX_REPLICA: usize = 255;
+pub(super) const MAX_REPLICA: usize = 255;
 /// Bits of the permissions in `st_mode`.
-const PERMISSIONS: u32 = 0o7777;
+pub(super) const PERMISSIONS: u32 = 0o7777;
 
 const REPLICAS: Keyed = Keyed {
     one: "SELECT fileid, sfn FROM Cns_file_replica WHERE fileid = ?1 ORDER BY sfn",
@@ -37,17 +40,17 @@ const DELETE_ENTRIES: Keyed = Keyed {
         ") RETURNING fileid",
     ],
 };
-/// Values: number, directory, GUID, name, mode, owner, size, time.
+/// Values: number, directory, GUID, name, mode, owner, size, time, group, ACL.
 const INSERT_ENTRIES: Keyed = Keyed {
     one: "INSERT INTO Cns_file_metadata (fileid, parent_fileid, guid, name, filemode, owner_uid, filesize, atime, \
-          mtime, ctime, nlink, gid, fileclass, status) \
-          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?8, 1, 0, 0, '-') \
+          mtime, ctime, gid, acl, nlink, fileclass, status) \
+          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?8, ?9, nullif(?10, ''), 1, 0, '-') \
           ON CONFLICT DO NOTHING RETURNING fileid",
     many: [
         "INSERT INTO Cns_file_metadata (fileid, parent_fileid, guid, name, filemode, owner_uid, filesize, atime, \
-         mtime, ctime, nlink, gid, fileclass, status) \
-         SELECT k.f, k.p, k.g, k.n, k.m, k.o, k.s, k.t, k.t, k.t, 1, 0, 0, '-' FROM (VALUES ",
-        ") AS k(f, p, g, n, m, o, s, t) ON CONFLICT DO NOTHING RETURNING fileid",
+         mtime, ctime, gid, acl, nlink, fileclass, status) \
+         SELECT k.f, k.p, k.g, k.n, k.m, k.o, k.s, k.t, k.t, k.t, k.i, nullif(k.a, ''), 1, 0, '-' FROM (VALUES ",
+        ") AS k(f, p, g, n, m, o, s, t, i, a) ON CONFLICT DO NOTHING RETURNING fileid",
     ],
 };
 /// Values: number, time, host, name.
@@ -63,17 +66,57 @@ const INSERT_REPLICAS: Keyed = Keyed {
     ],
 };
 
-/// Rows of values.
-type Rows<'e> = Vec<Vec<Value<'e>>>;
+/// The result and the number of each entry, and those that may be inserted.
+type NewRows<'e> = (Vec<(Status, i64)>, Vec<NewRow<'e>>);
 
-/// The same rows without the check that they are new. Values: as above.
-const COPY_ENTRIES: Copy = Copy {
-    table: "Cns_file_metadata",
-    columns: "fileid, parent_fileid, guid, name, filemode, owner_uid, filesize, atime, mtime, ctime, nlink, gid, \
-              fileclass, status",
-    places: &[0, 1, 2, 3, 4, 5, 6, 7, 7, 7],
-    constants: "\t1\t0\t0\t-",
-};
+/// An entry that may be inserted.
+struct NewRow<'e> {
+    entry: &'e NewEntry,
+    name: &'e str,
+    file: i64,
+    directory: i64,
+    mode: u32,
+    owner: i64,
+    group: i64,
+    acl: String,
+    time: i64,
+}
+
+impl NewRow<'_> {
+    fn values(&self) -> Vec<Value<'_>> {
+        vec![
+            Value::Int(self.file),
+            Value::Int(self.directory),
+            Value::Text(&self.entry.guid),
+            Value::Text(self.name),
+            Value::Int(i64::from(self.mode)),
+            Value::Int(self.owner),
+            Value::Int(i64::try_from(self.entry.size).unwrap_or(i64::MAX)),
+            Value::Int(self.time),
+            Value::Int(self.group),
+            Value::Text(&self.acl),
+        ]
+    }
+}
+
+/// The same rows without the check that they are new: without an ACL, and with one each. Values: as
+/// above.
+const COPY_ENTRIES: [Copy; 2] = [
+    Copy {
+        table: "Cns_file_metadata",
+        columns: "fileid, parent_fileid, guid, name, filemode, owner_uid, filesize, atime, mtime, ctime, gid, nlink, \
+                  fileclass, status",
+        places: &[0, 1, 2, 3, 4, 5, 6, 7, 7, 7, 8],
+        constants: "\t1\t0\t-",
+    },
+    Copy {
+        table: "Cns_file_metadata",
+        columns: "fileid, parent_fileid, guid, name, filemode, owner_uid, filesize, atime, mtime, ctime, gid, acl, \
+                  nlink, fileclass, status",
+        places: &[0, 1, 2, 3, 4, 5, 6, 7, 7, 7, 8, 9],
+        constants: "\t1\t0\t-",
+    },
+];
 const COPY_REPLICAS: Copy = Copy {
     table: "Cns_file_replica",
     columns: "fileid, ctime, atime, host, sfn, nbaccesses, ptime, ltime, r_type, status, f_type, poolname, fs",
@@ -82,13 +125,13 @@ const COPY_REPLICAS: Copy = Copy {
 };
 
 impl Store<'_> {
-    pub(super) fn lookup(&mut self, user: i64, keys: &[Key]) -> Result<Reply, DatabaseError> {
+    pub(super) fn lookup(&mut self, user: &User, keys: &[Key]) -> Result<Reply, DatabaseError> {
         if let [key] = keys {
-            let found = self.find(user, key, Reading::Replicas)?;
+            let found = self.find(user, key, (Reading::Replicas, LastLink::Follow))?;
             let entry = found.ok().map(|found| found.node.found(found.replicas));
             return Ok(Reply::Entries(vec![entry]));
         }
-        let nodes = self.nodes(user, keys)?;
+        let nodes = self.nodes(user, keys, LastLink::Follow)?;
         let mut replicas = self.replicas(nodes.iter().flatten())?;
         // A key may occur twice, so that replicas are not moved.
         let entries = nodes.into_iter().map(|node| {
@@ -99,11 +142,13 @@ impl Store<'_> {
         Ok(Reply::Entries(entries.collect()))
     }
 
-    pub(super) fn list_replicas(&mut self, user: i64, key: &Key) -> Result<Reply, DatabaseError> {
-        Ok(match self.find(user, key, Reading::Replicas)? {
-            Ok(found) => Reply::Replicas(found.replicas),
-            Err(status) => result(status),
-        })
+    pub(super) fn list_replicas(&mut self, user: &User, key: &Key) -> Result<Reply, DatabaseError> {
+        Ok(
+            match self.find(user, key, (Reading::Replicas, LastLink::Follow))? {
+                Ok(found) => Reply::Replicas(found.replicas),
+                Err(status) => result(status),
+            },
+        )
     }
 
     fn replicas<'n>(
@@ -120,7 +165,7 @@ impl Store<'_> {
     }
 
     /// Carries out a change, within a transaction.
-    pub(super) fn write(&mut self, user: i64, request: &Request) -> Result<Reply, DatabaseError> {
+    pub(super) fn write(&mut self, user: &User, request: &Request) -> Result<Reply, DatabaseError> {
         match request {
             Request::Register(entries) => self.register(user, entries).map(Reply::Results),
             Request::Create {
@@ -136,7 +181,7 @@ impl Store<'_> {
                     mode: *mode,
                     replica: String::new(),
                 };
-                self.insert(user, &entry, FILE).map(result)
+                self.insert(user, &entry, FILE).map(|(status, _)| result(status))
             }
             Request::MakeDirectory { path, mode } => {
                 let entry = NewEntry {
@@ -146,9 +191,12 @@ impl Store<'_> {
                     mode: *mode,
                     replica: String::new(),
                 };
-                self.insert(user, &entry, DIRECTORY).map(result)
+                self.insert(user, &entry, DIRECTORY)
+                    .map(|(status, _)| result(status))
             }
             Request::SetMode { path, mode } => self.set_mode(user, path, *mode),
+            Request::SetAcl { path, acl } => self.set_acl(user, path, acl),
+            Request::MakeLink { path, target } => self.make_link(user, path, target),
             Request::AddReplica { guid, replica } => self.add_replica(user, guid, replica),
             Request::DeleteReplica { replica } => self.delete_replica(user, replica),
             Request::Delete(keys) => self.delete(user, keys).map(Reply::Results),
@@ -157,11 +205,12 @@ impl Store<'_> {
     }
 
     /// Registers entries with their replicas.
-    fn register(&mut self, user: i64, entries: &[NewEntry]) -> Result<Vec<Status>, DatabaseError> {
+    fn register(&mut self, user: &User, entries: &[NewEntry]) -> Result<Vec<Status>, DatabaseError> {
         let is_valid = |entry: &NewEntry| (1..=MAX_REPLICA).contains(&entry.replica.len());
         let valid: Vec<&NewEntry> = entries.iter().filter(|entry| is_valid(entry)).collect();
         let split: Vec<_> = valid.iter().map(|entry| split(entry, FILE)).collect();
-        let (mut inserted, keys) = self.new_rows(user, &valid, &split, FILE)?;
+        let (mut inserted, new) = self.new_rows(user, &valid, &split, FILE)?;
+        let keys: Vec<_> = new.iter().map(NewRow::values).collect();
         let now = now();
         let rows = |inserted: &[(Status, i64)]| -> Vec<_> {
             let done = |((status, _), _): &((Status, i64), &&NewEntry)| *status == Status::OK;
@@ -172,11 +221,7 @@ impl Store<'_> {
         };
         // In most requests, all entries are new.
         let replicas = rows(&inserted);
-        let is_copied = keys.len() > 1
-            && self
-                .database
-                .copy(&[(&COPY_ENTRIES, &keys), (&COPY_REPLICAS, &replicas)])?;
-        if !is_copied {
+        if !self.copy_rows(&new, &keys, &replicas)? {
             let new = self.database.query_keys(&INSERT_ENTRIES, &keys)?;
             note_existing(&mut inserted, &new);
             let replicas = rows(&inserted);
@@ -205,28 +250,50 @@ impl Store<'_> {
         Ok(entries.iter().map(status).collect())
     }
 
-    /// Inserts one entry or directory.
-    fn insert(&mut self, user: i64, entry: &NewEntry, kind: u32) -> Result<Status, DatabaseError> {
-        let split = [split(entry, kind)];
-        let (mut inserted, keys) = self.new_rows(user, &[entry], &split, kind)?;
-        let rows = if kind == DIRECTORY {
-            self.insert_directory(&keys)?
-        } else {
-            self.database.query_keys(&INSERT_ENTRIES, &keys)?
-        };
-        note_existing(&mut inserted, &rows);
-        Ok(inserted.first().map_or(Status::INTERNAL, |(status, _)| *status))
+    /// Inserts several rows by `COPY`, if all or none of them have an ACL. False: none was
+    /// inserted.
+    fn copy_rows(
+        &mut self,
+        new: &[NewRow<'_>],
+        keys: &[Vec<Value<'_>>],
+        replicas: &[Vec<Value<'_>>],
+    ) -> Result<bool, DatabaseError> {
+        let with_acl = new.iter().filter(|row| !row.acl.is_empty()).count();
+        if new.len() < 2 || with_acl > 0 && with_acl < new.len() {
+            return Ok(false);
+        }
+        let entries = &COPY_ENTRIES[usize::from(with_acl > 0)];
+        self.database.copy(&[(entries, keys), (&COPY_REPLICAS, replicas)])
     }
 
-    /// The result and the number of each entry or directory, and the rows of those that may be
-    /// inserted. `split`: their paths.
+    /// Inserts one entry, directory or link, and returns its number.
+    pub(super) fn insert(
+        &mut self,
+        user: &User,
+        entry: &NewEntry,
+        kind: u32,
+    ) -> Result<(Status, i64), DatabaseError> {
+        let split = [split(entry, kind)];
+        let (mut inserted, new) = self.new_rows(user, &[entry], &split, kind)?;
+        let keys: Vec<_> = new.iter().map(NewRow::values).collect();
+        let rows = if kind == FILE {
+            self.database.query_keys(&INSERT_ENTRIES, &keys)?
+        } else {
+            self.insert_without_guid(&keys)?
+        };
+        note_existing(&mut inserted, &rows);
+        Ok(inserted.first().copied().unwrap_or((Status::INTERNAL, 0)))
+    }
+
+    /// The result and the number of each entry, directory or link, and the rows of those that may
+    /// be inserted. `split`: their paths.
     fn new_rows<'e>(
         &mut self,
-        user: i64,
+        user: &User,
         entries: &[&'e NewEntry],
         split: &[Result<(Vec<&'e str>, &'e str), Status>],
         kind: u32,
-    ) -> Result<(Vec<(Status, i64)>, Rows<'e>), DatabaseError> {
+    ) -> Result<NewRows<'e>, DatabaseError> {
         let above: Vec<_> = split
             .iter()
             .map(|parts| {
@@ -236,70 +303,64 @@ impl Store<'_> {
                     .map_err(|status| *status)
             })
             .collect();
-        let parents = self.resolve(user, &above)?;
+        let parents = self.resolve(user, &above, LastLink::Follow)?;
         let first = self.new_files(entries.len())?;
-        let now = now();
+        let time = now();
         let mut results = Vec::with_capacity(entries.len());
-        let mut keys = Vec::new();
-        for (((parent, parts), entry), file) in parents.iter().zip(split).zip(entries).zip(first..) {
+        let mut new = Vec::new();
+        for (((parent, parts), &entry), file) in parents.iter().zip(split).zip(entries).zip(first..) {
             let status = match (parent, parts) {
                 (Err(status), _) | (_, Err(status)) => *status,
                 (Ok(parent), _) if !parent.is_directory() => Status::NOT_DIRECTORY,
                 (Ok(parent), _) if !parent.permits(user, WRITE | SEARCH) => Status::FORBIDDEN,
                 (Ok(parent), Ok((_, name))) => {
-                    keys.push(vec![
-                        Value::Int(file),
-                        Value::Int(parent.file),
-                        Value::Text(&entry.guid),
-                        Value::Text(name),
-                        Value::Int(i64::from(kind | (entry.mode & PERMISSIONS))),
-                        Value::Int(user),
-                        Value::Int(i64::try_from(entry.size).unwrap_or(i64::MAX)),
-                        Value::Int(now),
-                    ]);
+                    let (group, bits) = parent.group_of_new(user, kind);
+                    let mode = kind | (entry.mode & PERMISSIONS) | bits;
+                    let (mode, acl) = match kind {
+                        LINK => (mode, String::new()),
+                        _ => inherited(&parent.acl, mode, kind == DIRECTORY, user.number, group),
+                    };
+                    new.push(NewRow {
+                        entry,
+                        name,
+                        file,
+                        directory: parent.file,
+                        mode,
+                        owner: user.number,
+                        group,
+                        acl,
+                        time,
+                    });
                     Status::OK
                 }
             };
             results.push((status, file));
         }
-        Ok((results, keys))
+        Ok((results, new))
     }
 
-    /// A directory has no GUID.
-    fn insert_directory(&mut self, keys: &[Vec<Value<'_>>]) -> Result<Vec<Row>, DatabaseError> {
+    /// Directories and links have no GUID.
+    fn insert_without_guid(&mut self, keys: &[Vec<Value<'_>>]) -> Result<Vec<Row>, DatabaseError> {
         let Some(key) = keys.first() else {
             return Ok(Vec::new());
         };
-        let values = [key[0], key[1], key[3], key[4], key[5], key[7]];
+        let values = [
+            key[0], key[1], key[3], key[4], key[5], key[6], key[7], key[8], key[9],
+        ];
         self.database.query(
-            "INSERT INTO Cns_file_metadata (fileid, parent_fileid, name, filemode, owner_uid, atime, mtime, ctime, \
-             nlink, gid, filesize, fileclass, status) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?6, 1, 0, 0, 0, '-') \
+            "INSERT INTO Cns_file_metadata (fileid, parent_fileid, name, filemode, owner_uid, filesize, atime, mtime, \
+             ctime, gid, acl, nlink, fileclass, status) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?7, ?8, nullif(?9, ''), 1, 0, '-') \
              ON CONFLICT DO NOTHING RETURNING fileid",
             &values,
         )
     }
 
-    fn set_mode(&mut self, user: i64, path: &str, mode: u32) -> Result<Reply, DatabaseError> {
-        let node = match self.one(user, Key::Path(path.to_owned()))? {
-            Ok(node) => node,
-            Err(status) => return Ok(result(status)),
-        };
-        if node.owner != user {
-            return Ok(result(Status::FORBIDDEN));
-        }
-        let mode = i64::from(node.kind() | (mode & PERMISSIONS));
-        self.database.query(
-            "UPDATE Cns_file_metadata SET filemode = ?1, ctime = ?2 WHERE fileid = ?3",
-            &[Value::Int(mode), Value::Int(now()), Value::Int(node.file)],
-        )?;
-        Ok(result(Status::OK))
-    }
-
-    fn add_replica(&mut self, user: i64, guid: &str, replica: &str) -> Result<Reply, DatabaseError> {
+    fn add_replica(&mut self, user: &User, guid: &str, replica: &str) -> Result<Reply, DatabaseError> {
         if !(1..=MAX_REPLICA).contains(&replica.len()) {
             return Ok(result(Status::INVALID));
         }
-        let node = match self.one(user, Key::Guid(guid.to_owned()))? {
+        let node = match self.one(user, Key::Guid(guid.to_owned()), LastLink::Follow)? {
             Ok(node) if node.permits(user, WRITE) => node,
             Ok(_) => return Ok(result(Status::FORBIDDEN)),
             Err(status) => return Ok(result(status)),
@@ -313,8 +374,8 @@ impl Store<'_> {
         }))
     }
 
-    fn delete_replica(&mut self, user: i64, replica: &str) -> Result<Reply, DatabaseError> {
-        match self.one(user, Key::Replica(replica.to_owned()))? {
+    fn delete_replica(&mut self, user: &User, replica: &str) -> Result<Reply, DatabaseError> {
+        match self.one(user, Key::Replica(replica.to_owned()), LastLink::Follow)? {
             Ok(node) if node.permits(user, WRITE) => {
                 self.database.query(
                     "DELETE FROM Cns_file_replica WHERE sfn = ?1",
@@ -327,14 +388,19 @@ impl Store<'_> {
         }
     }
 
-    fn one(&mut self, user: i64, key: Key) -> Result<Result<Node, Status>, DatabaseError> {
-        let nodes = self.nodes(user, &[key])?;
+    pub(super) fn one(
+        &mut self,
+        user: &User,
+        key: Key,
+        last_link: LastLink,
+    ) -> Result<Result<Node, Status>, DatabaseError> {
+        let nodes = self.nodes(user, &[key], last_link)?;
         Ok(nodes.into_iter().next().unwrap_or(Err(Status::NO_ENTRY)))
     }
 
-    /// Deletes entries with their replicas. A directory is not deleted.
-    fn delete(&mut self, user: i64, keys: &[Key]) -> Result<Vec<Status>, DatabaseError> {
-        let nodes = self.nodes(user, keys)?;
+    /// Deletes entries with their replicas, and links. A directory is not deleted.
+    fn delete(&mut self, user: &User, keys: &[Key]) -> Result<Vec<Status>, DatabaseError> {
+        let nodes = self.nodes(user, keys, LastLink::Keep)?;
         let parents: Vec<i64> = nodes.iter().flatten().map(|node| node.parent).collect();
         let parents = self.directories(&parents)?;
         let mut removed = BTreeSet::new();
@@ -356,6 +422,8 @@ impl Store<'_> {
         let mut statuses: Vec<Status> = nodes.iter().map(status).collect();
         let keys: Vec<_> = removed.iter().map(|file| vec![Value::Int(*file)]).collect();
         self.database.query_keys(&DELETE_REPLICAS, &keys)?;
+        let deleted = nodes.iter().flatten().filter(|node| removed.contains(&node.file));
+        self.delete_links(deleted)?;
         let rows = self.database.query_keys(&DELETE_ENTRIES, &keys)?;
         let deleted: BTreeSet<i64> = rows.iter().map(|row| row.int(0)).collect();
         for (status, node) in statuses.iter_mut().zip(&nodes) {
@@ -372,7 +440,7 @@ impl Store<'_> {
 }
 
 /// The names above an entry, and its own.
-fn split(entry: &NewEntry, kind: u32) -> Result<(Vec<&str>, &str), Status> {
+pub(super) fn split(entry: &NewEntry, kind: u32) -> Result<(Vec<&str>, &str), Status> {
     let mut names = names(&entry.path).ok_or(Status::INVALID)?;
     let has_guid = entry.guid.len() == GUID && entry.guid.is_ascii();
     if kind == FILE && !has_guid {
@@ -392,7 +460,7 @@ fn replica_row(file: i64, now: i64, replica: &str) -> Vec<Value<'_>> {
 }
 
 /// The host in the name of a replica, such as `srm://HOST/PATH`; empty if there is none.
-fn host(replica: &str) -> &str {
+pub(super) fn host(replica: &str) -> &str {
     let rest = replica.split_once("://").map_or("", |(_, rest)| rest);
     rest.split(['/', ':']).next().unwrap_or_default()
 }
@@ -408,7 +476,7 @@ fn note_existing(inserted: &mut [(Status, i64)], rows: &[Row]) {
 }
 
 /// Seconds since 1970.
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |elapsed| elapsed.as_secs() as i64)

@@ -1,25 +1,38 @@
 //! The operations of the catalogue on its tables.
 //!
-//! Permissions are those of POSIX for owners and others; groups and ACLs are not evaluated. The
-//! root of the catalogue, user 0, has no client. An entry that is looked up by its GUID or by a
-//! replica is found without permissions of the directories above it.
+//! Permissions are those of POSIX, with ACLs ([`acl`]). The root of the catalogue, user 0, has no
+//! client. An entry that is looked up by its GUID or by a replica is found without permissions of
+//! the directories above it.
 
+mod acl;
 mod entries;
+mod groups;
+mod links;
 mod node;
 mod paths;
-mod users;
+mod permissions;
+mod procedures;
 mod walk;
+mod way;
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use plimsoll_wire::catalogue::{DirectoryEntry, Key, Reply, Request, Status};
 
+use self::groups::Numbers;
 use self::node::{Node, READ, node_columns};
+use self::way::LastLink;
+use super::config::Logic;
 use super::database::{Database, DatabaseError, Value, WriteLock};
+use super::tally::StoreTally;
 use crate::ServiceError;
+
+pub(super) use self::groups::User;
+pub(super) use self::procedures::create_functions;
+
+/// Maximum number of times that a change is carried out, if deadlocks undo it.
+const MAX_ATTEMPTS: u32 = 5;
 
 /// What all threads share about the tables.
 #[derive(Default)]
@@ -29,7 +42,20 @@ pub(super) struct Tables {
     /// entries, so that no row of the database is a bottleneck.
     next_file: AtomicI64,
     /// Numbers of users, by their subjects.
-    users: Mutex<HashMap<String, i64>>,
+    users: Numbers,
+    /// Numbers of groups, by their names.
+    groups: Numbers,
+    logic: Logic,
+    pub(super) tally: StoreTally,
+}
+
+impl Tables {
+    pub(super) fn new(logic: Logic) -> Self {
+        Self {
+            logic,
+            ..Self::default()
+        }
+    }
 }
 
 /// A thread's session with the database.
@@ -78,7 +104,12 @@ impl<'a> Store<'a> {
     ///
     /// # Errors
     /// The database failed: this session with it cannot be used any more.
-    pub(super) fn answer(&mut self, user: i64, request: &Request) -> Result<Reply, DatabaseError> {
+    pub(super) fn answer(&mut self, user: &User, request: &Request) -> Result<Reply, DatabaseError> {
+        if self.tables.logic == Logic::Database
+            && let Some(reply) = self.call_function(user, request)?
+        {
+            return Ok(reply);
+        }
         match request {
             Request::StartSession { .. } | Request::EndSession => Ok(result(Status::OK)),
             Request::StartTransaction if self.in_transaction => Ok(result(Status::INVALID)),
@@ -101,7 +132,7 @@ impl<'a> Store<'a> {
                 Ok(result(Status::OK))
             }
             Request::Stat(key) => {
-                let nodes = self.nodes(user, std::slice::from_ref(key))?;
+                let nodes = self.nodes(user, std::slice::from_ref(key), LastLink::Follow)?;
                 Ok(match nodes.into_iter().next() {
                     Some(Ok(node)) => Reply::Entries(vec![Some(node.found(Vec::new()))]),
                     Some(Err(status)) => result(status),
@@ -111,9 +142,13 @@ impl<'a> Store<'a> {
             Request::ListReplicas(key) => self.list_replicas(user, key),
             Request::Lookup(keys) => self.lookup(user, keys),
             Request::List { path, after, max } => self.list(user, path, after, *max),
+            Request::ReadLink { path } => self.read_link(user, path),
+            Request::GetAcl { path } => self.get_acl(user, path),
             Request::Create { .. }
             | Request::MakeDirectory { .. }
             | Request::SetMode { .. }
+            | Request::SetAcl { .. }
+            | Request::MakeLink { .. }
             | Request::AddReplica { .. }
             | Request::DeleteReplica { .. }
             | Request::Register(_)
@@ -123,23 +158,46 @@ impl<'a> Store<'a> {
 
     /// Carries out a request that changes the catalogue: in the transaction of the session, or in
     /// one of its own.
-    fn change(&mut self, user: i64, request: &Request) -> Result<Reply, DatabaseError> {
-        if self.in_transaction {
-            return self.write(user, request);
+    fn change(&mut self, user: &User, request: &Request) -> Result<Reply, DatabaseError> {
+        self.repeat(|store| {
+            if store.in_transaction {
+                return store.write(user, request);
+            }
+            store.database.begin()?;
+            let reply = store.write(user, request)?;
+            match &reply {
+                Reply::Result(status, _) if *status != Status::OK => store.database.roll_back()?,
+                _ => store.database.commit()?,
+            }
+            Ok(reply)
+        })
+    }
+
+    /// Carries out a transaction, and again if a deadlock has undone it. The requests of a
+    /// transaction of the client are not repeated: those before have been undone, too.
+    fn repeat<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Self) -> Result<T, DatabaseError>,
+    ) -> Result<T, DatabaseError> {
+        let mut attempts = 0;
+        loop {
+            let done = work(self);
+            if !matches!(done, Err(DatabaseError::Deadlock)) {
+                return done;
+            }
+            self.tables.tally.deadlocks.fetch_add(1, Ordering::Relaxed);
+            attempts += 1;
+            if self.in_transaction || attempts == MAX_ATTEMPTS {
+                return done;
+            }
+            self.database.roll_back()?;
         }
-        self.database.begin()?;
-        let reply = self.write(user, request)?;
-        match &reply {
-            Reply::Result(status, _) if *status != Status::OK => self.database.roll_back()?,
-            _ => self.database.commit()?,
-        }
-        Ok(reply)
     }
 
     /// The list of the names of a directory after a name.
-    fn list(&mut self, user: i64, path: &str, after: &str, max: u16) -> Result<Reply, DatabaseError> {
+    fn list(&mut self, user: &User, path: &str, after: &str, max: u16) -> Result<Reply, DatabaseError> {
         let key = Key::Path(path.to_owned());
-        let node = match self.nodes(user, &[key])?.into_iter().next() {
+        let node = match self.nodes(user, &[key], LastLink::Follow)?.into_iter().next() {
             Some(Ok(node)) => node,
             Some(Err(status)) => return Ok(result(status)),
             None => return Ok(result(Status::NO_ENTRY)),

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use plimsoll_wire::catalogue::{Key, Status};
 
 use super::Store;
-use super::node::{Node, SEARCH, node_columns};
+use super::groups::User;
+use super::node::{NODE_COLUMNS, Node, SEARCH, node_columns};
 use super::walk::Reading;
+use super::way::LastLink;
 use crate::catalogue::database::{DatabaseError, Keyed, Value};
 
 /// Maximum length of a path, bytes, as in LFC.
@@ -75,9 +77,14 @@ pub(super) fn names(path: &str) -> Option<Vec<&str>> {
 
 impl Store<'_> {
     /// The entries of keys, in their order.
-    pub(super) fn nodes(&mut self, user: i64, keys: &[Key]) -> Result<Vec<Resolved>, DatabaseError> {
+    pub(super) fn nodes(
+        &mut self,
+        user: &User,
+        keys: &[Key],
+        last_link: LastLink,
+    ) -> Result<Vec<Resolved>, DatabaseError> {
         if let [key] = keys {
-            let found = self.find(user, key, Reading::Entry)?;
+            let found = self.find(user, key, (Reading::Entry, last_link))?;
             return Ok(vec![found.map(|found| found.node)]);
         }
         let mut paths = Vec::new();
@@ -89,14 +96,14 @@ impl Store<'_> {
                 Key::Replica(name) => others[1].push(vec![Value::Text(name)]),
             }
         }
-        let mut by_path = self.resolve(user, &paths)?.into_iter();
+        let mut by_path = self.resolve(user, &paths, last_link)?.into_iter();
         let mut by_guid = BTreeMap::new();
         for row in self.database.query_keys(&BY_GUID, &others[0])? {
             by_guid.insert(row.text(3), Node::of(&row));
         }
         let mut by_replica = BTreeMap::new();
         for row in self.database.query_keys(&BY_REPLICA, &others[1])? {
-            by_replica.insert(row.text(7), Node::of(&row));
+            by_replica.insert(row.text(NODE_COLUMNS), Node::of(&row));
         }
         let resolved = keys.iter().map(|key| match key {
             Key::Path(_) => by_path.next().unwrap_or(Err(Status::INVALID)),
@@ -117,16 +124,18 @@ impl Store<'_> {
     }
 
     /// The entries of paths. Different paths advance together by one name, so that the number of
-    /// statements depends on the depth of the paths and not on their number.
+    /// statements depends on the depth of the paths and not on their number. Each different path
+    /// with a link is walked on its own.
     pub(super) fn resolve(
         &mut self,
-        user: i64,
+        user: &User,
         paths: &[Result<Vec<&str>, Status>],
+        last_link: LastLink,
     ) -> Result<Vec<Resolved>, DatabaseError> {
         let mut different: Vec<&Vec<&str>> = paths.iter().flatten().collect();
         different.dedup();
         if let [path] = different[..] {
-            let found = self.walk(user, path, Reading::Entry)?;
+            let found = self.walk(user, path, (Reading::Entry, last_link))?;
             let found = found.map(|found| found.node);
             return Ok(paths
                 .iter()
@@ -153,7 +162,9 @@ impl Store<'_> {
                     continue;
                 };
                 let Some(name) = path.get(level) else { continue };
-                if !directory.is_directory() {
+                if directory.is_link() {
+                    // It stays where it is.
+                } else if !directory.is_directory() {
                     *node = Err(Status::NOT_DIRECTORY);
                 } else if directory.permits(user, SEARCH) {
                     wanted.insert((directory.file, *name));
@@ -174,13 +185,38 @@ impl Store<'_> {
             for (path, node) in paths.iter().zip(&mut nodes) {
                 if let (Ok(path), Ok(directory)) = (path, &*node)
                     && let Some(name) = path.get(level)
+                    && !directory.is_link()
                 {
                     let child = children.get(&(directory.file, *name));
                     *node = child.map(|child| (*child).clone()).ok_or(Status::NO_ENTRY);
                 }
             }
         }
+        self.follow_links(user, paths, &mut nodes, last_link)?;
         Ok(nodes)
+    }
+
+    /// Walks the paths on which a link was found.
+    fn follow_links<'p>(
+        &mut self,
+        user: &User,
+        paths: &[Result<Vec<&'p str>, Status>],
+        nodes: &mut [Resolved],
+        last_link: LastLink,
+    ) -> Result<(), DatabaseError> {
+        let mut walked: BTreeMap<&[&'p str], Resolved> = BTreeMap::new();
+        for (path, node) in paths.iter().zip(nodes) {
+            let Ok(path) = path else { continue };
+            if !node.as_ref().is_ok_and(Node::is_link) {
+                continue;
+            }
+            if !walked.contains_key(path.as_slice()) {
+                let found = self.walk(user, path, (Reading::Entry, last_link))?;
+                walked.insert(path, found.map(|found| found.node));
+            }
+            node.clone_from(&walked[path.as_slice()]);
+        }
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use plimsoll_wire::sql::{Address, Event, Session};
+use plimsoll_wire::sql::{Address, Event, Refusal, Session};
 
 use crate::ServiceError;
 
@@ -21,8 +21,8 @@ pub(crate) struct Client {
     buffer: Vec<u8>,
     /// Host and port for messages, without the login.
     address: String,
-    /// SQLSTATE of the last error that the server reported.
-    refusal: String,
+    /// The first error that the server reported for the last statement.
+    refusal: Option<Refusal>,
 }
 
 impl Client {
@@ -42,7 +42,7 @@ impl Client {
             session: Session::new(address.server, address.login),
             buffer: vec![0; 16 * 1024],
             address: host_and_port,
-            refusal: String::new(),
+            refusal: None,
         };
         client.wait(|event| *event == Event::Ready)?;
         Ok(client)
@@ -55,15 +55,20 @@ impl Client {
         }
     }
 
+    fn query(&mut self, sql: &str) {
+        self.refusal = None;
+        self.session.query(sql);
+    }
+
     /// Executes a statement.
     pub(crate) fn execute(&mut self, sql: &str) -> Result<(), ServiceError> {
-        self.session.query(sql);
+        self.query(sql);
         self.wait(|event| *event == Event::Ready)
     }
 
     /// Queries a single value. Empty if there is no row, or NULL.
-    pub(super) fn value(&mut self, sql: &str) -> Result<String, ServiceError> {
-        self.session.query(sql);
+    pub(crate) fn value(&mut self, sql: &str) -> Result<String, ServiceError> {
+        self.query(sql);
         self.wait(|event| matches!(event, Event::Row | Event::Complete))?;
         let value = self.session.row().next().flatten();
         let value = String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
@@ -77,7 +82,7 @@ impl Client {
         sql: &str,
         each: impl FnMut(&mut dyn Iterator<Item = Option<&[u8]>>),
     ) -> Result<(), ServiceError> {
-        self.session.query(sql);
+        self.query(sql);
         self.read_rows(each)
     }
 
@@ -98,6 +103,7 @@ impl Client {
 
     /// Prepares a statement of `PostgreSQL`, and returns the number of columns of its result.
     pub(crate) fn prepare(&mut self, name: &str, sql: &str) -> Result<usize, ServiceError> {
+        self.refusal = None;
         self.session.prepare(name, sql);
         let mut columns = 0;
         let mut count = |event: &Event| {
@@ -118,18 +124,19 @@ impl Client {
         columns: usize,
         each: impl FnMut(&mut dyn Iterator<Item = Option<&[u8]>>),
     ) -> Result<(), ServiceError> {
+        self.refusal = None;
         self.session.execute(name, values, columns);
         self.read_rows(each)
     }
 
-    /// SQLSTATE of the last error that the server reported; empty if there was none.
-    pub(crate) fn refusal(&self) -> &str {
-        &self.refusal
+    /// The first error that the server reported for the last statement.
+    pub(crate) fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
     }
 
     /// Begins a `COPY ... FROM STDIN`.
     pub(crate) fn copy(&mut self, sql: &str) -> Result<(), ServiceError> {
-        self.session.query(sql);
+        self.query(sql);
         self.wait(|event| *event == Event::CopyIn)
     }
 
@@ -168,7 +175,7 @@ impl Client {
                         && refused.is_none()
                     {
                         refused = Some(self.failed(&refusal.message));
-                        self.refusal = refusal.code;
+                        self.refusal = Some(refusal);
                     }
                     if done {
                         return refused.map_or(Ok(()), Err);

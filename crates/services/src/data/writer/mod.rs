@@ -64,6 +64,9 @@ pub(super) struct Layout {
     /// Whether the time of the last change must be available, also if the database does not store
     /// it by itself.
     pub(super) watched: bool,
+    /// Whether texts are equal only if their bytes are, also in a database that ignores case, or
+    /// spaces at the end, by default.
+    pub(super) bytewise: bool,
 }
 
 impl Layout {

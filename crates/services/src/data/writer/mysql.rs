@@ -76,8 +76,15 @@ impl Writer for Mysql {
         let name = quoted(&table.name);
         self.client.execute(&format!("DROP TABLE IF EXISTS {name}"))?;
         let create = table.create(quoted, type_of);
-        self.client
-            .execute(&format!("{create} ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"))?;
+        // The other collations of binary order ignore spaces at the end.
+        let collation = if table.bytewise {
+            " COLLATE=utf8mb4_nopad_bin"
+        } else {
+            ""
+        };
+        self.client.execute(&format!(
+            "{create} ENGINE=InnoDB DEFAULT CHARSET=utf8mb4{collation}"
+        ))?;
         self.table = table.clone();
         self.head = format!("INSERT INTO {name} VALUES ");
         self.client.execute("START TRANSACTION")

@@ -150,10 +150,17 @@ fn sets() -> Vec<DataSet> {
         DataSet::Cool(cool(Versioning::Multi)),
         DataSet::Cool(typed),
         DataSet::CondDb(conditions()),
+        DataSet::Catalogue(data::CatalogueConfig {
+            entries: 250,
+            directory: 100,
+            replicas: 2,
+            seed: 3,
+            owner: "/O=Plimsoll/CN=owner".into(),
+        }),
     ]
 }
 
-const SAME: [&str; 19] = [
+const SAME: [&str; 22] = [
     "SELECT id, string FROM t_text ORDER BY id",
     "SELECT id, string FROM big ORDER BY id",
     "SELECT id, string FROM t_empty",
@@ -173,6 +180,9 @@ const SAME: [&str; 19] = [
     "SELECT * FROM CMS_TAG ORDER BY NAME",
     "SELECT * FROM CMS_IOV ORDER BY TAG_NAME, SINCE",
     "SELECT * FROM CMS_PAYLOAD ORDER BY HASH",
+    "SELECT * FROM Cns_file_metadata ORDER BY fileid",
+    "SELECT * FROM Cns_file_replica ORDER BY fileid, host",
+    "SELECT * FROM Cns_userinfo ORDER BY userid",
 ];
 
 /// A query for byte strings as hexadecimal digits, because the databases format them differently.

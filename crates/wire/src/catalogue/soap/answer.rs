@@ -4,6 +4,7 @@ use super::NAMESPACE;
 use super::call::Operation;
 use super::envelope;
 use super::fault::Fault;
+use super::paths;
 use super::xml::{Space, Tag, Xml, XmlError, items, once, put_text, put_value};
 use crate::catalogue::{DirectoryEntry, EntryData, MAX_BULK, Reply, Status};
 
@@ -110,6 +111,8 @@ fn put(reply: &Reply, operation: Operation, count: usize, out: &mut String) {
             }
             put_value(out, "isLast", is_last);
         }
+        Reply::Link(target) => paths::put_target(target, out),
+        Reply::Acl { owner, group, acl } => paths::put_acl(owner, group, acl, out),
         // A change succeeds as a whole.
         _ => put_value(out, "count", count),
     }
@@ -127,6 +130,8 @@ fn take(operation: Operation, xml: &mut Xml<'_>) -> Result<Reply, XmlError> {
         })
         .map(Reply::Results),
         Operation::ReadDirectory => directory(xml),
+        Operation::ReadLink => paths::target(xml),
+        Operation::GetAcl => paths::found_acl(xml),
         _ => {
             let mut count = None;
             while let Some(tag) = xml.child()? {
@@ -243,6 +248,14 @@ mod tests {
             });
             assert_eq!(read_back(Operation::ReadDirectory, &page, 1), page);
         }
+        let link = Answer::Done(Reply::Link("../a&b".into()));
+        assert_eq!(read_back(Operation::ReadLink, &link, 1), link);
+        let acl = Answer::Done(Reply::Acl {
+            owner: "/O=a&b".into(),
+            group: String::new(),
+            acl: "user::rw-\ngroup::r--\nother::---".into(),
+        });
+        assert_eq!(read_back(Operation::GetAcl, &acl, 1), acl);
         let exist = Answer::Done(Reply::Entries(vec![Some(found()), None]));
         let results = Reply::Results(vec![Status::OK, Status::NO_ENTRY]);
         assert_eq!(read_back(Operation::HasEntry, &exist, 2), Answer::Done(results));

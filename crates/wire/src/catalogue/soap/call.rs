@@ -3,6 +3,7 @@
 use super::NAMESPACE;
 use super::envelope;
 use super::fault::Fault;
+use super::paths;
 use super::xml::{Space, Tag, Xml, XmlError, items, once, put_text, put_value};
 use crate::catalogue::{Key, MAX_BULK, NewEntry, Request};
 
@@ -27,11 +28,19 @@ pub enum Operation {
     AddReplica,
     /// Removes replicas.
     RemoveReplica,
+    /// Creates symbolic links.
+    MakeLink,
+    /// The path to which one symbolic link leads.
+    ReadLink,
+    /// The ACL of one entry or directory.
+    GetAcl,
+    /// Replaces the ACLs of entries and directories.
+    SetAcl,
 }
 
 impl Operation {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Create,
         Self::ListReplicas,
         Self::HasEntry,
@@ -41,6 +50,10 @@ impl Operation {
         Self::SetPermission,
         Self::AddReplica,
         Self::RemoveReplica,
+        Self::MakeLink,
+        Self::ReadLink,
+        Self::GetAcl,
+        Self::SetAcl,
     ];
 
     /// Name of the element of its messages.
@@ -55,12 +68,19 @@ impl Operation {
             Self::SetPermission => "setPermission",
             Self::AddReplica => "addReplica",
             Self::RemoveReplica => "removeReplica",
+            Self::MakeLink => "symlink",
+            Self::ReadLink => "readLink",
+            Self::GetAcl => "getAcl",
+            Self::SetAcl => "setAcl",
         }
     }
 
     /// Whether it changes the catalogue.
     pub fn is_change(self) -> bool {
-        !matches!(self, Self::ListReplicas | Self::HasEntry | Self::ReadDirectory)
+        !matches!(
+            self,
+            Self::ListReplicas | Self::HasEntry | Self::ReadDirectory | Self::ReadLink | Self::GetAcl
+        )
     }
 
     /// The kind of a request; none if no message contains it.
@@ -74,6 +94,10 @@ impl Operation {
             Request::SetMode { .. } => Self::SetPermission,
             Request::AddReplica { .. } => Self::AddReplica,
             Request::DeleteReplica { .. } => Self::RemoveReplica,
+            Request::MakeLink { .. } => Self::MakeLink,
+            Request::ReadLink { .. } => Self::ReadLink,
+            Request::GetAcl { .. } => Self::GetAcl,
+            Request::SetAcl { .. } => Self::SetAcl,
             _ => return None,
         })
     }
@@ -92,6 +116,10 @@ impl Call {
     /// contains them.
     pub fn of(requests: Vec<Request>) -> Option<Self> {
         let operation = Operation::of(requests.first()?)?;
+        let is_one = matches!(operation, Operation::ReadLink | Operation::GetAcl);
+        if is_one && requests.len() > 1 {
+            return None;
+        }
         let is_same = |request| Operation::of(request) == Some(operation);
         requests
             .iter()
@@ -175,8 +203,7 @@ fn put(request: &Request, out: &mut String) {
             out.push_str("</replica>");
         }
         Request::DeleteReplica { replica } => put_text(out, "replica", replica),
-        // `Call::of` accepts no others.
-        _ => {}
+        _ => paths::put(request, out),
     }
 }
 
@@ -245,6 +272,14 @@ fn body(xml: &mut Xml<'_>, tag: &Tag) -> Result<Call, XmlError> {
         Operation::RemoveReplica => list(xml, "replica", |xml, _| {
             Ok(Request::DeleteReplica { replica: xml.text()? })
         })?,
+        Operation::MakeLink => list(xml, "link", |xml, _| paths::link(xml))?,
+        Operation::SetAcl => list(xml, "acl", |xml, _| paths::acl(xml))?,
+        Operation::ReadLink => vec![Request::ReadLink {
+            path: paths::path(xml)?,
+        }],
+        Operation::GetAcl => vec![Request::GetAcl {
+            path: paths::path(xml)?,
+        }],
     };
     Ok(Call { operation, requests })
 }
@@ -387,6 +422,20 @@ mod tests {
             replica: text("r"),
         };
         let remove = Request::DeleteReplica { replica: text("r") };
+        let link = Request::MakeLink {
+            path: text("/grid/l"),
+            target: text("../<a>"),
+        };
+        let acl = Request::SetAcl {
+            path: text("/grid/d"),
+            acl: text("user::rwx\nuser:/O=a&b:r--"),
+        };
+        let read = Request::ReadLink {
+            path: text("/grid/l"),
+        };
+        let get = Request::GetAcl {
+            path: text("/grid/d"),
+        };
         let mut calls: Vec<Call> = [
             vec![Request::Register(vec![entry; 3])],
             vec![Request::Lookup(keys())],
@@ -396,6 +445,10 @@ mod tests {
             vec![mode("/a"), mode("/ä")],
             vec![add],
             vec![remove.clone(), remove],
+            vec![link.clone(), link],
+            vec![acl.clone(), acl],
+            vec![read],
+            vec![get],
         ]
         .into_iter()
         .map(|requests| Call::of(requests).unwrap())
@@ -450,6 +503,8 @@ mod tests {
         assert_eq!(Call::of(vec![]), None);
         assert_eq!(Call::of(vec![Request::StartTransaction]), None);
         assert_eq!(Call::of(vec![remove(), Request::Lookup(vec![])]), None);
+        let get = || Request::GetAcl { path: "/a".into() };
+        assert_eq!(Call::of(vec![get(), get()]), None);
         let mut text = String::new();
         Call::of(vec![remove(); MAX_BULK + 1])
             .unwrap()
@@ -499,6 +554,9 @@ mod tests {
             "<c:listReplicas><c:key><c:guid>a</c:guid><c:path>/a</c:path></c:key></c:listReplicas>",
             "<c:readDir><c:path>/a</c:path><c:max>1001</c:max></c:readDir>",
             "<c:removeReplica><c:replica>a<c:b/></c:replica></c:removeReplica>",
+            "<c:symlink><c:link><c:path>/a</c:path></c:link></c:symlink>",
+            "<c:setAcl><c:acl><c:path>/a</c:path><c:mode>7</c:mode></c:acl></c:setAcl>",
+            "<c:getAcl><c:path>/a</c:path><c:path>/b</c:path></c:getAcl>",
             "<c:removeReplica><c:replica>a</c:replica></c:removeReplica><c:mkdir/>",
         ] {
             let found = fault(&message("", body));

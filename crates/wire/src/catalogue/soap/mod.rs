@@ -1,6 +1,10 @@
 //! The stateless protocol of the catalogue: SOAP 1.1 over HTTP, document/literal, in the manner of
 //! `FiReMan`.
 //!
+//! The name space has no version: what is added has elements of its own, so that messages of older
+//! clients do not change, and an older service answers a new message with a fault. Links and ACLs
+//! were added in this way.
+//!
 //! A message contains up to [`MAX_BULK`](super::MAX_BULK) operations of one kind, which succeed or
 //! fail as a whole. [`WSDL`] describes all messages. A [`Fault`] has a code of SOAP, and the
 //! catalogue's status with the index of the first operation that failed.
@@ -16,6 +20,7 @@ mod answer;
 mod call;
 mod envelope;
 mod fault;
+mod paths;
 mod xml;
 
 pub use answer::{Answer, failure};

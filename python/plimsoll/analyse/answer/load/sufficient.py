@@ -7,7 +7,7 @@ from typing import Final
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.load.sufficient import SufficiencyVerdict, SufficientLevel
 from plimsoll.analyse.results.verdicts import Finding, Topic, Value
-from plimsoll.analyse.results.wording import factor_word, level_words, listing
+from plimsoll.analyse.results.wording import factor_word, level_words, listing, plural
 
 MAX_SENTENCES: Final = 4
 
@@ -22,6 +22,7 @@ def _finding(found: SufficientLevel) -> Finding:
         "factor": found.factor,
         "level": found.level,
         "below": found.below,
+        "more_runs": found.more_runs,
         "computed": found.computed,
         "from_level": found.from_level,
     }
@@ -36,15 +37,33 @@ def sufficient_sentence(found: SufficientLevel) -> str:
     holds, do_not = ("holds", "does not hold") if is_one else ("hold", "do not hold together")
     match found.verdict:
         case SufficiencyVerdict.LOWEST:
-            text = f"{where}{rules} {holds} already with the lowest level, {word} {found.level:g}"
+            text = f"{rules} {holds} already with the lowest level, {word} {found.level:g}"
         case SufficiencyVerdict.NONE:
-            text = f"{where}{rules} {do_not} with any level up to {word} {found.below:g}"
+            text = f"{rules} {do_not} with any level up to {word} {found.below:g}"
+        case SufficiencyVerdict.SUFFICES:
+            text = f"{rules} {holds} from {word} {found.level:g} on, and not with {found.below:g}"
         case _:
-            doubt = "" if found.is_shown is not False else "; the intervals do not show it"
-            text = (
-                f"{where}{rules} {holds} from {word} {found.level:g} on, and not with {found.below:g}{doubt}"
-            )
-    return f"{text}{_computed(found, word)}."
+            start = "the" if where else "The"
+            text = f"{start} runs do not show whether {rules} {holds} with {word} {_between(found)}"
+            text += _shown(found, "It" if is_one else "They", holds, do_not)
+    return f"{where}{text}{_computed(found, word)}."
+
+
+def _between(found: SufficientLevel) -> str:
+    """The levels that are not decided, with the number of runs that would decide them."""
+    first, *others = found.between
+    levels = f"{first:g}" if not others else f"{first:g} {'to' if others[1:] else 'and'} {others[-1]:g}"
+    if found.more_runs is None:
+        return levels
+    return f"{levels} (about {plural(found.more_runs, 'more run')} per level needed)"
+
+
+def _shown(found: SufficientLevel, subject: str, holds: str, do_not: str) -> str:
+    """What the runs show at the other levels."""
+    if found.level is None:
+        return "" if found.below is None else f". {subject} {do_not} with {found.below:g}"
+    not_below = "" if found.below is None else f", and not with {found.below:g}"
+    return f". {subject} {holds} from {found.level:g} on{not_below}"
 
 
 def _computed(found: SufficientLevel, word: str) -> str:

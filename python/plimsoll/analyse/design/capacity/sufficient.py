@@ -1,6 +1,11 @@
 """The lowest level of a factor with numbers that meets the rules of `capacity`, such as the number of instances of a
 service that suffices for a load; measured, and computed from the lowest levels.
 
+A level suffices if the intervals over the runs show it. The statement has two parts, each of which is false in at most
+2.5 % of the experiments, for any number of levels: that the rules hold at a level needs them to be shown to hold there
+and at all higher levels, so also at the highest level at which they do not; that they do not hold at a level needs the
+same of all lower ones.
+
 The computed level is the asymptotic bound of a closed load (Jain 33.6). If each of k equal servers completes x
 transactions per second while it is always busy, N testers with the think time Z have the response time N / (k x) - Z.
 So a response time of at most R needs k >= N / (x (R + Z)). x and Z are those of the lowest level: x = X / k, and Z is
@@ -14,6 +19,7 @@ few levels is a guess.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,12 +27,15 @@ from typing import Final
 from plimsoll.analyse.design.across import Design, Group
 from plimsoll.analyse.design.capacity.capacity import rule_words
 from plimsoll.analyse.design.capacity.rule_bounds import RuleValue, observed
+from plimsoll.analyse.design.capacity.saturation import MAX_RUNS, POWER_QUANTILE
 from plimsoll.analyse.results.load.sufficient import SufficiencyVerdict, SufficientLevel
 from plimsoll.analyse.results.metrics import metric_value
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
+from plimsoll.analyse.stats.distributions import t_quantile
 from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.model.cell import CapacityRules
 
+CONFIDENCE: Final = 0.95
 PROPORTIONAL: Final = 0.1
 """Greatest deviation of the ratio of two throughputs from that of the levels."""
 RESPONSE: Final = "response"
@@ -35,17 +44,23 @@ RESPONSE: Final = "response"
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The runs at one level. `values`: for each rule."""
+    """The runs at one level. `values`: for each rule, with the 95 % interval; `strict`: with an interval at which all
+    rules together hold with 95 %, because one rule is enough that they do not hold."""
 
     number: float
     group: Group
-    values: Sequence[RuleValue]
+    values: Sequence[tuple[Rule, RuleValue]]
+    strict: Sequence[tuple[Rule, RuleValue]]
 
-    def holds(self, rules: Sequence[Rule]) -> bool:
-        return all(
-            found.value is not None and each.holds(found.value)
-            for each, found in zip(rules, self.values, strict=True)
-        )
+    @property
+    def is_shown_to_hold(self) -> bool:
+        """Every rule holds at the unfavourable end of its interval."""
+        return all(_holds_at(each, _end(each, found, worst=True)) is True for each, found in self.values)
+
+    @property
+    def is_shown_not_to_hold(self) -> bool:
+        """One rule does not hold at the favourable end of its interval."""
+        return any(_holds_at(each, _end(each, found, worst=False)) is False for each, found in self.strict)
 
 
 def sufficient_levels(
@@ -53,8 +68,8 @@ def sufficient_levels(
 ) -> tuple[SufficientLevel, ...]:
     """One entry for each factor whose levels are at least two different numbers, and for each combination of the other
     factors. Empty without rules, and if the load is a factor: the usable capacity of each combination then states which
-    loads it carries. A combination is left out if a rule has no value at one of its levels, or if the rules hold at a
-    level and not at a higher one."""
+    loads it carries. A combination is left out if a rule has no value at one of its levels, or if the rules are shown
+    to hold at a level and not at a higher one."""
     if not rules.of_usable or design.load_factor is not None:
         return ()
     found = []
@@ -93,67 +108,104 @@ def _combinations(groups: Sequence[Group], factor: str) -> dict[tuple[tuple[str,
 
 
 def _step(number: float, group: Group, rules: CapacityRules) -> _Step:
-    values = [
-        observed(each, single)
-        for each, parts in rules.of_usable
-        for _, single in group.sample.of_parts(parts)
-    ]
-    return _Step(number, group, values)
+    parts = [(each, single) for each, parts in rules.of_usable for _, single in group.sample.of_parts(parts)]
+    strict = 1 - (1 - CONFIDENCE) / len(parts)
+    return _Step(
+        number,
+        group,
+        [(each, observed(each, single, confidence=CONFIDENCE)) for each, single in parts],
+        [(each, observed(each, single, confidence=strict)) for each, single in parts],
+    )
 
 
 def _judge(
     factor: str, rest: Mapping[str, str], steps: Sequence[_Step], rules: Sequence[Rule]
 ) -> SufficientLevel | None:
-    if len(steps) < 2 or any(found.value is None for step in steps for found in step.values):
+    if len(steps) < 2 or any(found.value is None for step in steps for _, found in step.values):
         return None
-    held = [step.holds(rules) for step in steps]
-    if any(lower and not higher for lower, higher in itertools.pairwise(held)):
+    held, broken = [step.is_shown_to_hold for step in steps], [step.is_shown_not_to_hold for step in steps]
+    if True in held and any(broken[held.index(True) :]):
         return None
-    first = held.index(True) if True in held else None
-    at = None if first is None else steps[first]
-    below = steps[-1] if first is None else steps[first - 1] if first else None
-    verdict = SufficiencyVerdict.NONE if at is None else SufficiencyVerdict.SUFFICES
+    below = sum(1 for _ in itertools.takewhile(bool, broken))
+    from_ = len(steps) - sum(1 for _ in itertools.takewhile(bool, reversed(held)))
+    between = steps[below:from_]
+    at = steps[from_] if from_ < len(steps) else None
+    under = steps[below - 1] if below else None
     computed = _computed(steps, rules[0])
     return SufficientLevel(
         factor=factor,
         combination=dict(rest),
         rules=tuple(map(rule_words, rules)),
-        verdict=SufficiencyVerdict.LOWEST if below is None else verdict,
+        verdict=_verdict(at, under, between),
         level=None if at is None else at.number,
-        below=None if below is None else below.number,
-        value=None if at is None else at.values[0].value,
-        value_below=None if below is None else below.values[0].value,
-        is_shown=_is_shown(at, below, rules),
+        below=None if under is None else under.number,
+        value=None if at is None else at.values[0][1].value,
+        value_below=None if under is None else under.values[0][1].value,
+        between=tuple(step.number for step in between),
+        more_runs=_more_runs(between),
         computed=computed,
         from_level=None if computed is None else steps[0].number,
         rule=rule(RuleName.SUFFICIENT),
     )
 
 
-def _is_shown(at: _Step | None, below: _Step | None, rules: Sequence[Rule]) -> bool | None:
-    """Whether every rule holds at the unfavourable end of its interval at the level, and one of them at the favourable
-    end at the level below does not."""
-    ends = [found for step in (at, below) if step is not None for found in step.values]
-    if any(found.low is None or found.high is None for found in ends):
+def _verdict(at: _Step | None, under: _Step | None, between: Sequence[_Step]) -> SufficiencyVerdict:
+    if between:
+        return SufficiencyVerdict.UNDECIDED
+    if under is None:
+        return SufficiencyVerdict.LOWEST
+    return SufficiencyVerdict.NONE if at is None else SufficiencyVerdict.SUFFICES
+
+
+def _end(each: Rule, found: RuleValue, *, worst: bool) -> float | None:
+    return found.high if each.upper == worst else found.low
+
+
+def _holds_at(each: Rule, end: float | None) -> bool | None:
+    return None if end is None else each.holds(end)
+
+
+def _more_runs(between: Sequence[_Step]) -> int | None:
+    """Number of further runs per level that would decide every one of these levels; None: too many, or unknown."""
+    return _greatest([_further_runs(step) for step in between])
+
+
+def _further_runs(step: _Step) -> int | None:
+    """Number of further runs that would show the more likely of both: that all rules hold, or that one does not."""
+    if step.is_shown_to_hold or step.is_shown_not_to_hold:
+        return 0
+    have, tail = len(step.group.valid), (1 - CONFIDENCE) / 2
+    doubtful = [
+        _further(each, found, _end(each, found, worst=True), have, tail)
+        for each, found in step.values
+        if not _holds_at(each, _end(each, found, worst=True))
+    ]
+    not_held = [
+        _further(each, found, _end(each, found, worst=False), have, tail / len(step.strict))
+        for each, found in step.strict
+        if not _holds_at(each, found.value)
+    ]
+    if not not_held:
+        return _greatest(doubtful)
+    return min((runs for runs in not_held if runs is not None), default=None)
+
+
+def _greatest(needed: Sequence[int | None]) -> int | None:
+    """None if one of them is unknown."""
+    known = [runs for runs in needed if runs is not None]
+    return max(known) if known and len(known) == len(needed) else None
+
+
+def _further(each: Rule, found: RuleValue, end: float | None, have: int, tail: float) -> int | None:
+    """Number of further runs until the end of the interval that is next to the limit does not reach it."""
+    if found.value is None or end is None or have < 2 or not math.isfinite(found.value):
         return None
-    shown = True
-    if at is not None:
-        shown = all(
-            each.holds(_end(each, found, worst=True)) for each, found in zip(rules, at.values, strict=True)
-        )
-    if below is not None:
-        broken = (
-            not each.holds(_end(each, found, worst=False))
-            for each, found in zip(rules, below.values, strict=True)
-        )
-        shown = shown and any(broken)
-    return shown
-
-
-def _end(each: Rule, found: RuleValue, *, worst: bool) -> float:
-    end = found.high if each.upper == worst else found.low
-    assert end is not None  # the caller has checked it
-    return end
+    deviation = abs(end - found.value) * math.sqrt(have) / t_quantile(1 - tail, have - 1)
+    margin = abs(each.value - found.value)
+    for runs in range(have + 1, MAX_RUNS + have):
+        if (t_quantile(1 - tail, runs - 1) + POWER_QUANTILE) * deviation / math.sqrt(runs) <= margin:
+            return runs - have
+    return None
 
 
 def _computed(steps: Sequence[_Step], first: Rule) -> float | None:

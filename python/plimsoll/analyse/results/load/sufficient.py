@@ -12,19 +12,22 @@ class SufficiencyVerdict(StrEnum):
     """Verdicts on the levels of a factor."""
 
     SUFFICES = "suffices"
-    """The rules hold from a level on, and not at the next lower one."""
+    """The rules are shown to hold from a level on, and not to hold at the next lower one."""
     LOWEST = "the lowest suffices"
     NONE = "none suffices"
+    UNDECIDED = "undecided"
+    """The runs do not show at some levels whether the rules hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class SufficientLevel:
     """Whether the rules of `capacity` hold at the levels of one factor with numbers, in one combination of the other
-    factors and the load. `level`: the lowest one at which they hold (None: none); `below`: the next lower one, at which
-    one of them does not hold (None: there is none). `value`, `value_below`: the values of the first rule at both, in
-    its unit. `is_shown`: whether the intervals over the runs state the same; None: no interval. `computed`: the level
-    that the asymptotic bound requires for the first rule (None: it does not apply), from the throughput at the level
-    `from_level`."""
+    factors and the load. `level`: the lowest one from which on they are shown to hold (None: none); `below`: the
+    highest one up to which one of them is shown not to hold (None: none). `value`, `value_below`: the values of the
+    first rule at both, in its unit. `between`: the levels at which the intervals over the runs show neither;
+    `more_runs`: number of further runs of each of them that would decide (None: none is needed, too many, or unknown
+    because a level has one run). `computed`: the level that the asymptotic bound requires for the first rule (None: it
+    does not apply), from the throughput at the level `from_level`."""
 
     factor: str
     combination: dict[str, str]
@@ -34,7 +37,8 @@ class SufficientLevel:
     below: float | None
     value: float | None
     value_below: float | None
-    is_shown: bool | None
+    between: tuple[float, ...]
+    more_runs: int | None
     computed: float | None
     from_level: float | None
     rule: RuleId | None = None

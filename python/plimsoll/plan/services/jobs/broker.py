@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -102,6 +103,7 @@ class BrokerService(StatelessSection):
 
     kind: Literal["broker"]
     grid: ServiceReference
+    protocol: Literal["http", "binary"] = "http"
     exchange: Duration = 10 * NS["s"]
     selector: Literal["random", "least-used", "policy"] = "policy"
     hold: Annotated[Duration, Field(le=3600 * NS["s"])] = 0
@@ -109,13 +111,15 @@ class BrokerService(StatelessSection):
     seed: Seed = 1
 
     runs_in_engine: ClassVar[bool] = True
+    serves_counters: ClassVar[bool] = True
     request_counter: ClassVar[str | None] = "answered"
     arrival_counter: ClassVar[str | None] = "received"
     forward_counter: ClassVar[str | None] = "submitted"
     main_counters: ClassVar[tuple[str, ...]] = ("answered", "decisions", "jobs_refused", "exchanges")
 
     def scheme(self) -> str:
-        return "http"
+        # The port serves both protocols: the scheme determines that of the clients.
+        return "broker" if self.protocol == "binary" else "http"
 
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name, "grid")
@@ -164,4 +168,4 @@ def _address(service: Service, other: str, addresses: Addresses) -> str:
     urls = addresses.urls.get(other)
     if not urls:
         raise ServiceError(f"service {service.name}: the service {other}, which it needs, was not started")
-    return urls[0].removeprefix("http://")
+    return urlsplit(urls[0]).netloc

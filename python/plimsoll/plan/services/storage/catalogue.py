@@ -15,7 +15,7 @@ from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, PlainText, Text
 from plimsoll.plan.source.units import NS
 
-CATALOGUE_DATABASES: Final = ("sqlite", "postgres")
+CATALOGUE_DATABASES: Final = ("sqlite", "postgres", "mariadb")
 """Kinds of databases that a catalogue supports."""
 _FILES: Final = ("cert_file", "key_file", "ca_file")
 
@@ -25,6 +25,7 @@ class CatalogueService(ServiceSection):
 
     kind: Literal["catalogue"]
     database: Text
+    logic: Literal["server", "database"] = "server"
     protocol: Literal["stateful", "soap"] = "stateful"
     threads: Annotated[int, Field(ge=1, le=1000)] = 20
     security: Literal["none", "tls"] = "none"
@@ -55,8 +56,12 @@ class CatalogueService(ServiceSection):
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name)
         needs, database = resolve_database(self.database, name, services, CATALOGUE_DATABASES, context)
-        if not needs and database_kind(self.database, services) == "mariadb":
-            context.wrong((*at, "database"), "a catalogue does not support MariaDB: use PostgreSQL or SQLite")
+        kind = database_kind(self.database, services)
+        if self.logic == "database" and kind in CATALOGUE_DATABASES and kind != "postgres":
+            context.wrong(
+                (*at, "logic"),
+                f"functions of the database carry out operations with postgres only, not {kind}",
+            )
         settings: dict[str, Any] = {"database": database}
         has_files = any(getattr(self, key) is not None for key in _FILES)
         for key in _FILES:
@@ -74,6 +79,7 @@ class CatalogueService(ServiceSection):
         settings: Mapping[str, Any] = service.settings
         return {
             "database": database_address(service, addresses),
+            "logic": settings["logic"],
             "protocol": settings["protocol"],
             "threads": settings["threads"],
             "security": settings["security"],

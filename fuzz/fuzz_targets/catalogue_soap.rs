@@ -1,0 +1,9 @@
+//! Reads arbitrary bytes as SOAP messages of the catalogue.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/wire/tests/fuzz/targets/catalogue_soap.rs"]
+mod target;
+
+fuzz_target!(|data: &[u8]| target::run(data));
