@@ -7,6 +7,7 @@ import datetime
 import os
 import secrets
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from plimsoll.drive.resume import done_runs, resumed_plan
 from plimsoll.errors import BadInput
 from plimsoll.plan import Plan, load_experiment, make_plan
 from plimsoll.plan.model.cell import hosts_to_reach
+from plimsoll.plan.source.units import NS, about_duration, about_size
 from plimsoll.printable import printable
 
 
@@ -118,6 +120,22 @@ def busy_host_warnings() -> list[str]:
     ]
 
 
+def announcement(plan: Plan, seconds: Mapping[str, float], directory: Path) -> list[str]:
+    """What a run is about to do: the number of runs that are not done and their time, where their results will be and
+    how large they are, and the kinds of services that it starts. `seconds`: estimated time of these runs, by id."""
+    experiment = plan.experiment
+    runs = "1 run" if len(seconds) == 1 else f"{len(seconds)} runs"
+    at_most = "at most " if experiment.design.until is not None else ""
+    what = f"{at_most}{runs}" if experiment.search is None else "a search"
+    if experiment.search is None and not plan.estimate.unbounded:
+        what += f", {about_duration(round(sum(seconds.values()) * NS['s']))}"
+    if experiment.search is None and len(seconds) == len(plan.runs):
+        what += f", {about_size(plan.estimate.disk_bytes)}"
+    kinds = sorted({service.kind for run in plan.runs for service in run.config.services})
+    starts = [f"starts {', '.join(kinds)}; installs nothing"] if kinds else []
+    return [f"{experiment.name}: {what}; results in {directory}", *starts]
+
+
 def probe_targets(plan: Plan, done: frozenset[str], *, skipped: bool) -> None:
     """Probes the targets of the runs that are not done, unless `skipped`."""
     configs = {run.cell_index: run.config for run in plan.runs if run.id not in done}
@@ -145,9 +163,8 @@ def execute(
     if prepare:
         driver.prepare(["plimsoll", *sys.argv[1:]])
     if not quiet and kept:
-        runs = "1 run" if len(seconds) == 1 else f"{len(seconds)} runs"
-        runs = runs if plan.experiment.search is None else "a search"
-        print(f"{plan.experiment.name}: {runs}, results in {directory.path}", file=sys.stderr)
+        for line in announcement(plan, seconds, directory.path):
+            print(printable(line), file=sys.stderr)
     try:
         return driver.carry_out(done, run_source(plan, directory, done))
     finally:
