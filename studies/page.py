@@ -134,6 +134,13 @@ class Study:
         found = dict.fromkeys(wording.bottleneck_word(cell.bottleneck) for cell in self.cells(**levels))
         return wording.listing(found, "or")
 
+    def sentence(self, words: str) -> str:
+        """The first sentence of the answer that contains these words. Raises BadInput if there is none."""
+        for sentence in self.summary.answer:
+            if words in sentence:
+                return sentence
+        raise BadInput(f"{self.summary.study}: no sentence of the answer contains {words!r}")
+
     def requests(self) -> str:
         """Number of successful requests of all valid runs."""
         return wording.count(self.summary.requests)

@@ -99,6 +99,7 @@ def test_xrootd_serves_the_same_files_over_http_and_its_own_protocol(lab: Lab, p
         place,
         f"""
 plimsoll: 1
+name: a-long-name-so-that-the-paths-of-its-sockets-would-be-too-long
 services:
   disk: {{kind: xrootd, protocol: http, {files}}}
 workloads:

@@ -128,7 +128,9 @@ class RunningServices:
         kind = STARTS[service.kind]
         host = self._host_of(service)
         owner = host.server_account() if kind.unprivileged else host.own_account()
-        directory, remark = host.create_workplace(service.name, owner if kind.unprivileged else None)
+        directory, remark = host.create_workplace(
+            service.name, owner if kind.unprivileged else None, kind.sockets
+        )
         running = RunningService(service, data, cpus, host, directory, remark=remark)
         listen, address = self._addresses_of(service)
         site = Site(

@@ -20,6 +20,10 @@ ELSEWHERE = "/var/tmp"
 it."""
 
 
+MAX_SOCKET_PATH = 107
+"""The longest path of a Unix socket of Linux."""
+
+
 class Workplace:
     """One numbered directory for each start of a service. `remove` removes all of them."""
 
@@ -39,25 +43,27 @@ class Workplace:
                 path.mkdir()
                 return path
 
-    def directory_for(self, name: str, account: Account) -> tuple[Path, str]:
+    def directory_for(self, name: str, account: Account, sockets: int = 0) -> tuple[Path, str]:
         """Creates a directory for a server of another account. The account can enter it, and it belongs to
-        this process. Also returns a remark if the directory is not in the results."""
+        this process. `sockets`: length of the longest path of a Unix socket below it; 0: none. Also returns a
+        remark if the directory is not in the results."""
         path = self.directory(name)
         for parent in (self._work, path):
             parent.chmod(0o755)
         plain = _PLAIN.fullmatch(str(path)) is not None
-        if account.may_enter(path) and plain:
+        is_short = sockets == 0 or len(str(path)) + sockets <= MAX_SOCKET_PATH
+        if account.may_enter(path) and plain and is_short:
             return path, ""
         path.rmdir()
         path = self._fallback_directory(account) / path.name
         path.mkdir(mode=0o755)
         path.chmod(0o755)
-        why = f"because the account {account.name} cannot enter {self._work.parent}"
-        return (
-            path,
-            f"it works in {path}, "
-            f"{why if plain else 'because some servers do not accept such characters in a path'}",
-        )
+        why = f"the account {account.name} cannot enter {self._work.parent}"
+        if not plain:
+            why = "some servers do not accept such characters in a path"
+        elif not is_short:
+            why = f"the path of its sockets would be longer than {MAX_SOCKET_PATH} characters"
+        return path, f"it works in {path}, because {why}"
 
     def remove(self) -> None:
         """Removes all directories."""

@@ -14,7 +14,6 @@ from plimsoll.cli.experiments.run import announcement, busy_host_warnings
 from plimsoll.drive import registry
 from plimsoll.plan import load_experiment, make_plan
 
-
 LOAD = "workload: {driver: http, target: web, http: {path: /}}\nload: {testers: 1}\n"
 
 

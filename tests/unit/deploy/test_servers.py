@@ -247,6 +247,12 @@ def test_a_server_works_in_a_directory_that_its_account_may_enter(
     directory, remark = workplace.directory_for("db", stranger)
     assert elsewhere in directory.parents
     assert "stranger cannot enter" in remark
+    monkeypatch.setattr(Account, "may_enter", lambda self, path: True)
+    below = 107 - len(str(tmp_path / "results" / ".work" / "db-9"))
+    assert workplace.directory_for("db", stranger, below)[1] == ""
+    directory, remark = workplace.directory_for("db", stranger, below + 1)
+    assert elsewhere in directory.parents
+    assert "the path of its sockets would be longer than 107 characters" in remark
     workplace.remove()
     assert list(elsewhere.iterdir()) == []
 

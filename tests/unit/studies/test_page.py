@@ -51,6 +51,13 @@ def test_figures_have_their_intervals_and_units() -> None:
     assert STUDY.requests() == "1,234"
 
 
+def test_a_sentence_of_the_answer_is_quoted() -> None:
+    study = Study(replace(SUMMARY, answer=["The gateway is full.", "The memory grows by 1 MB."]))
+    assert study.sentence("memory") == "The memory grows by 1 MB."
+    with pytest.raises(BadInput, match="no sentence of the answer contains 'disk'"):
+        study.sentence("disk")
+
+
 def test_a_table_has_the_levels_of_two_factors() -> None:
     assert STUDY.table(BYTES, "zip", "testers").splitlines() == [
         "| zip (MB/s) | testers 7 |",

@@ -68,9 +68,10 @@ class ServiceHost(ABC):
         """The command line that runs `program` under an account and with only this environment."""
 
     @abstractmethod
-    def create_workplace(self, name: str, account: Account | None) -> tuple[PurePath, str]:
+    def create_workplace(self, name: str, account: Account | None, sockets: int = 0) -> tuple[PurePath, str]:
         """Creates a directory for one start of a service; `account`: of a server that must be able to enter
-        it. Also returns a remark if it is not in the usual place."""
+        it; `sockets`: length of the longest path of a Unix socket that the server makes below it. Also returns a
+        remark if it is not in the usual place."""
 
     @abstractmethod
     def may_enter(self, account: Account, directory: PurePath) -> bool:

@@ -56,11 +56,11 @@ class LocalServiceHost(ServiceHost):
         """See `ServiceHost`."""
         return account.command(program, environment)
 
-    def create_workplace(self, name: str, account: Account | None) -> tuple[PurePath, str]:
+    def create_workplace(self, name: str, account: Account | None, sockets: int = 0) -> tuple[PurePath, str]:
         """See `ServiceHost`."""
         if account is None:
             return self._workplace.directory(name), ""
-        return self._workplace.directory_for(name, account)
+        return self._workplace.directory_for(name, account, sockets)
 
     def may_enter(self, account: Account, directory: PurePath) -> bool:
         """See `ServiceHost`."""

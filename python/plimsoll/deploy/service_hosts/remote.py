@@ -25,6 +25,7 @@ from plimsoll.deploy.programs import VERSION_S, ProgramSearch, find_on
 from plimsoll.deploy.service_hosts import MAX_FILES, MAX_READ, ServiceHost
 from plimsoll.deploy.service_hosts.session import HostError, HostSession
 from plimsoll.deploy.tree_actions import TreeActions
+from plimsoll.deploy.workplace import MAX_SOCKET_PATH
 from plimsoll.errors import ServiceError
 
 PART: Final = 4 * 1024 * 1024
@@ -248,7 +249,7 @@ class RemoteServiceHost(ServiceHost):
             program, environment, path=path, setpriv=None if setpriv is None else str(setpriv)
         )
 
-    def create_workplace(self, name: str, account: Account | None) -> tuple[PurePath, str]:
+    def create_workplace(self, name: str, account: Account | None, sockets: int = 0) -> tuple[PurePath, str]:
         """See `ServiceHost`."""
         # A connection before this one may have left directories.
         taken = {existing.rpartition("-")[2] for existing in self.names_in(self._directory)}
@@ -256,17 +257,19 @@ class RemoteServiceHost(ServiceHost):
         while str(self._number) in taken:
             self._number += 1
         path = self._directory / f"{name}-{self._number}"
-        if account is None or not account.change:
+        is_short = sockets == 0 or len(str(path)) + sockets <= MAX_SOCKET_PATH
+        if is_short and (account is None or not account.change):
             self.make_directory(path, 0o700)
             return path, ""
-        if self.may_enter(account, self._directory):
+        if is_short and account is not None and self.may_enter(account, self._directory):
             self.make_directory(path)
             return path, ""
         path = self._outside_directory() / path.name
         self.make_directory(path)
-        return path, (
-            f"it works in {path} on {self.name}, because the account {account.name} cannot enter {self._directory}"
-        )
+        why = f"the account {account.name if account else ''} cannot enter {self._directory}"
+        if not is_short:
+            why = f"the path of its sockets would be longer than {MAX_SOCKET_PATH} characters"
+        return path, f"it works in {path} on {self.name}, because {why}"
 
     def _outside_directory(self) -> PurePath:
         if self._outside is None:

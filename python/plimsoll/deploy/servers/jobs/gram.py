@@ -25,6 +25,7 @@ from plimsoll.deploy.programs import (
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.deploy.servers.storage.gsi import make_credentials
+from plimsoll.deploy.workplace import MAX_SOCKET_PATH
 from plimsoll.errors import ServiceError
 
 PACKAGE: Final = "globus-gatekeeper"
@@ -33,10 +34,11 @@ FORK_PACKAGE: Final = "globus-gram-job-manager-fork"
 FORK: Final = "/usr/share/perl5/Globus/GRAM/JobManager/fork*.pm"
 TOOLKIT: Final = "6.2"
 """The version of the toolkit that the job manager reports to clients."""
-MAX_SOCKET_PATH: Final = 107
-"""The longest path of a Unix socket of Linux."""
 _TAG_CHARACTERS: Final = len("fork.ffffffff.sock")
 """The longest name of the socket of a job manager: its tag is a hash of 32 bits of the subject of the client."""
+SOCKETS: Final = len("/gram/state/") + 32 + len("/") + _TAG_CHARACTERS
+"""Length of the longest path of a socket below the directory of a gatekeeper: 32 for its account and the first part of
+the name of its host."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,16 +19,15 @@ from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.programs import ProgramSearch, require, version_number, version_of
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
+from plimsoll.deploy.workplace import MAX_SOCKET_PATH
 from plimsoll.errors import ServiceError
 
 PACKAGE: Final = "slurm-wlm"
 MUNGE_PACKAGE: Final = "munge"
 DAEMONS: Final = ("munged", "slurmctld", "slurmd")
 CLIENTS: Final = ("sinfo", "sdiag")
-MAX_SOCKET_PATH: Final = 107
-"""The longest path of a Unix socket of Linux."""
-_STEP_CHARACTERS: Final = len("/n16/n16_99999999.4294967295")
-"""The longest name of the socket of a job step, below the directory of the nodes."""
+SOCKETS: Final = len("/n16/n16_99999999.4294967295")
+"""Length of the longest path of a socket below the directory of a cluster: that of a job step."""
 SLURM_S: Final = 20.0
 KEY_BYTES: Final = 96
 
@@ -94,7 +93,7 @@ class Layout:
     @property
     def longest_path(self) -> int:
         """The length of the path of the socket of a job step."""
-        return len(str(self.place)) + _STEP_CHARACTERS
+        return len(str(self.place)) + SOCKETS
 
 
 def start_slurm(running: RunningService, site: Site) -> None:

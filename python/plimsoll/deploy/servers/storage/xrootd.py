@@ -27,6 +27,8 @@ STARTUP_S: Final = 1
 until each of them is in the cluster."""
 LOOKUP_S: Final = 2
 """How long a redirector waits for data servers to answer that they have a file. A new file waits for all of it."""
+SOCKETS: Final = len("/admin/server/.olb/olbd.notes")
+"""Length of the longest path of a socket below the directory of a server."""
 _CLUSTER_SCRIPT: Final = """\
 rm -f "$2"
 "$1" "$3" "$4" -n server -l "$5" -s "$6" -I v4 &
