@@ -130,7 +130,7 @@ run: {{duration: 60s, until: {{transactions: 20}}, drain: 5s}}
     assert counted["bytes_out"] >= sum(row["payload"] for row in rows)
     assert counted["redirects"] == counted["errors"] == 0
     assert hashlib.sha256(read).hexdigest().startswith("1052f30884ce"), "the contents follow from the seed"
-    assert "login" in stored(lab, "disk", "xrootd.log")
+    assert "login" in stored(lab, "disk", "log")
 
 
 @pytest.mark.long

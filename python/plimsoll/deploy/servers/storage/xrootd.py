@@ -52,13 +52,8 @@ class Layout:
     manager: tuple[str, int] | None = None
 
     @property
-    def log(self) -> PurePath:
-        """The log of the server. XRootD puts it into a directory with the name of the server."""
-        return self.directory / "server" / "xrootd.log"
-
-    @property
     def cluster_log(self) -> PurePath:
-        """The log of the cluster manager."""
+        """The log of the cluster manager, which is put into a directory with the name of the server."""
         return self.directory / "server" / "cmsd.log"
 
 
@@ -80,9 +75,8 @@ def start_xrootd(running: RunningService, site: Site) -> None:
         socket = layout.directory / "admin/server/.olb/olbd.admin"
         words = ["sh", "-c", _CLUSTER_SCRIPT, "sh", manager, socket, *_cluster_words(file, layout), *words]
     site.start(running, words, _readiness(site, layout, settings["redirector"]))
-    running.logs = {"xrootd.log": layout.log}
     if layout.manager is not None:
-        running.logs["cmsd.log"] = layout.cluster_log
+        running.logs = {"cmsd.log": layout.cluster_log}
     running.counters = lambda: XrootdCounters(site.address, layout.port)
     running.version = version_number(version_of([server, "-v"], host.programs))
     running.configuration = f"# xrootd {running.version}\n{text.rstrip()}"
@@ -104,7 +98,8 @@ def _layout(running: RunningService, site: Site) -> Layout:
 
 def _words(program: PurePath, file: PurePath, directory: PurePath, name: str) -> list[str | PurePath]:
     pid = directory / "admin" / f"{name}.pid"  # XRootD writes a further file beside it, otherwise to /tmp
-    return [program, "-c", file, "-n", "server", "-l", directory / f"{name}.log", "-s", pid, "-I", "v4"]
+    # It logs to its standard error, so that the message about a failed start has its last lines.
+    return [program, "-c", file, "-n", "server", "-s", pid, "-I", "v4"]
 
 
 def _cluster_words(file: PurePath, layout: Layout) -> list[str | PurePath]:
