@@ -128,7 +128,7 @@ fn values_are_filled_in_and_must_be_numbers() {
             "cpus": {"kind": "uniform", "from": 0, "to": 0},
         });
         let ran = run(wanted);
-        // The groups are 0 to 5, of which the grid has 0 and 1.
+        // The jobs are of the groups 0 to 5. The grid has only 0 and 1.
         let invalid = (Outcome::Error, "invalid job");
         let bad = (Outcome::Error, "bad request");
         assert_eq!(

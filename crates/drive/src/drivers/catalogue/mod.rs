@@ -40,6 +40,7 @@
 mod connection;
 mod error;
 mod message;
+mod preparation;
 mod rucio;
 mod settings;
 mod steps;
@@ -50,7 +51,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_model::{Code, NOT_HAPPENED, Outcome};
-use plimsoll_schedule::{Draws, Value, Values};
+use plimsoll_schedule::{Draws, Values};
 use plimsoll_wire::catalogue::rucio::{Answer, Call};
 use plimsoll_wire::catalogue::{DataSet, Key, Reply, Request as CatalogueRequest};
 
@@ -58,10 +59,10 @@ use self::connection::{Connection, Part};
 use self::error::OperationError;
 use self::message::{Answered, Message, Protocol, spoken};
 use self::rucio::Token;
-use self::settings::{By, Operation, RoundTripMode, Server, Settings, Work, check_rucio, work};
-use self::steps::{Expected, KnownEntry, MODES, Step, insertion, judge, links, steps, verification};
+use self::settings::{Operation, RoundTripMode, Server, Settings, Work, check_rucio, work};
+use self::steps::{Expected, KnownEntry, Step, judge, steps, verification};
 use crate::api::DriverInfo;
-use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup, Waiting};
+use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::drivers::connection::Connection as ConnectionMode;
 use crate::lane::reactor::Io;
 use crate::net::round_trips::{Names, RoundTrips};
@@ -239,111 +240,6 @@ impl AsyncTester for Tester {
 }
 
 impl Tester {
-    /// The entries of a transaction. Inserts own ones if the operation needs more than there are.
-    async fn entries(
-        &mut self,
-        work: Work,
-        endpoint: usize,
-        attempt: &mut Attempt,
-    ) -> Result<Vec<KnownEntry>, OperationError> {
-        if self.is_rucio(endpoint) && !self.tokens[endpoint].as_ref().is_some_and(Token::is_fresh) {
-            self.log_in(endpoint, Part::Own, attempt).await?;
-            forget_preparation(attempt);
-        }
-        match work.operation {
-            Operation::Query if work.by == By::Link => {
-                let missing = work.bulk.saturating_sub(self.links[endpoint].len());
-                let entries = self.new_links(missing);
-                let steps = links(&entries);
-                self.make(endpoint, steps, &entries, attempt).await?;
-                let links = &mut self.links[endpoint];
-                links.extend(entries);
-                links.rotate_left(work.bulk);
-                Ok(links.range(links.len() - work.bulk..).cloned().collect())
-            }
-            Operation::Query | Operation::GetAcl => Ok(self.data_entries(work.bulk)),
-            Operation::ForbiddenAcl => {
-                let mut entries = self.data_entries(work.bulk);
-                entries.iter_mut().for_each(KnownEntry::change_acl);
-                Ok(entries)
-            }
-            Operation::List => Ok(Vec::new()),
-            Operation::Insert => Ok(self.new_entries("/grid/new", work.bulk)),
-            Operation::Link => Ok(self.new_links(work.bulk)),
-            Operation::Forbidden => Ok(self.new_entries("/grid/private", work.bulk)),
-            Operation::Delete | Operation::Chmod | Operation::SetAcl => {
-                let missing = work.bulk.saturating_sub(self.own[endpoint].len());
-                let entries = self.new_entries("/grid/new", missing);
-                if missing > 0 {
-                    let steps = vec![insertion(&entries)];
-                    self.make(endpoint, steps, &entries, attempt).await?;
-                    self.own[endpoint].extend(entries);
-                }
-                let mut entries: Vec<_> = self.own[endpoint].drain(..work.bulk).collect();
-                for entry in &mut entries {
-                    match work.operation {
-                        Operation::Chmod => entry.mode = MODES[usize::from(entry.mode == MODES[0])],
-                        Operation::SetAcl => entry.change_acl(),
-                        _ => {}
-                    }
-                }
-                Ok(entries)
-            }
-        }
-    }
-
-    /// Makes entries or links that a transaction needs, before its start.
-    async fn make(
-        &mut self,
-        endpoint: usize,
-        steps: Vec<Step>,
-        entries: &[KnownEntry],
-        attempt: &mut Attempt,
-    ) -> Result<(), OperationError> {
-        for step in self.spoken(endpoint, steps) {
-            self.exchange(endpoint, &step, entries, Part::Own, attempt)
-                .await?;
-        }
-        forget_preparation(attempt);
-        Ok(())
-    }
-
-    /// Entries of the data set.
-    fn data_entries(&mut self, count: usize) -> Vec<KnownEntry> {
-        let data = self.driver.data;
-        (0..count)
-            .map(|_| KnownEntry::of_data(&data, self.draw()))
-            .collect()
-    }
-
-    /// Entries of the data set, through new links.
-    fn new_links(&mut self, count: usize) -> Vec<KnownEntry> {
-        let paths = self.new_paths("/grid/new", count);
-        let entries = self.data_entries(count).into_iter().zip(paths);
-        entries.map(|(entry, path)| entry.through_link(path)).collect()
-    }
-
-    fn new_entries(&mut self, directory: &str, count: usize) -> Vec<KnownEntry> {
-        let paths = self.new_paths(directory, count);
-        paths.into_iter().map(KnownEntry::new).collect()
-    }
-
-    fn new_paths(&mut self, directory: &str, count: usize) -> Vec<String> {
-        let (token, tester, first) = (self.driver.token, self.number, self.inserted);
-        self.inserted += count as u64;
-        (first..self.inserted)
-            .map(|number| format!("{directory}/{token:x}-{tester}-{number}"))
-            .collect()
-    }
-
-    /// The number of an entry of the data set, from 0.
-    fn draw(&mut self) -> u64 {
-        match self.driver.keys.draw(&[0], &mut self.draws) {
-            [Value::Number(number)] => (*number - 1).max(0) as u64,
-            _ => 0,
-        }
-    }
-
     async fn carry_out(
         &mut self,
         work: Work,
@@ -578,13 +474,6 @@ impl Tester {
         self.sessions = number;
         Ok(connection)
     }
-}
-
-/// The transaction begins only after its preparation.
-fn forget_preparation(attempt: &mut Attempt) {
-    (attempt.connected, attempt.session) = (NOT_HAPPENED, 0);
-    attempt.metrics.clear();
-    attempt.waiting = Waiting::Connect;
 }
 
 /// The number of names of a page, and the last one if there are further pages.

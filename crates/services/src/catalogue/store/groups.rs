@@ -2,8 +2,8 @@
 //! on.
 //!
 //! The groups of a user are those of its subject ([`Subject`]), at each session anew. The first one
-//! is its primary group, which new files have. A user without groups has the group 0, of which
-//! nobody is a member.
+//! is its primary group, which new files have. A user without groups has the group 0. Nobody is a
+//! member of it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,7 +1,7 @@
 """The lowest level of a factor with numbers that meets the rules of `capacity`, such as the number of instances of a
 service that suffices for a load; measured, and computed from the lowest levels.
 
-A level suffices if the intervals over the runs show it. The statement has two parts, each of which is false in at most
+A level suffices if the intervals over the runs show it. The statement has two parts. Each part is false in at most
 2.5 % of the experiments, for any number of levels: that the rules hold at a level needs them to be shown to hold there
 and at all higher levels, so also at the highest level at which they do not; that they do not hold at a level needs the
 same of all lower ones.
