@@ -232,20 +232,25 @@ impl<'a> Worker<'a> {
             Request::EndSession => return (result(Status::OK), After::Close),
             _ => {}
         }
+        // As in LFC, an operation without a session has a connection of its own.
+        let mut after = if session.is_open {
+            After::NextRequest
+        } else {
+            After::Close
+        };
+        let in_transaction = self.store.as_ref().is_some_and(Store::is_in_transaction);
         let reply = match self.carry_out(session, request) {
             Ok(reply) => reply,
             Err(error) => {
+                if in_transaction {
+                    // It is undone. Further requests of this client must not be carried out alone.
+                    after = After::Close;
+                }
                 let (status, text) = self.database_failed(&error);
                 Reply::Result(status, text)
             }
         };
         self.shared.tally.count(request);
-        // As in LFC, an operation without a session has a connection of its own.
-        let after = if session.is_open {
-            After::NextRequest
-        } else {
-            After::Close
-        };
         (reply, after)
     }
 

@@ -75,7 +75,7 @@ impl Client {
     }
 
     /// None: the service has closed the connection.
-    fn reply(&mut self) -> Option<Reply> {
+    pub fn reply(&mut self) -> Option<Reply> {
         loop {
             if let Some(frame) = Frame::parse(&self.input).unwrap() {
                 let (reply, length) = (Reply::decode(frame).unwrap(), frame.length());

@@ -384,6 +384,7 @@ fn a_deadlock_ends_one_of_two_transactions() {
     }
 }
 
+/// A transaction of a client has been undone then: its connection ends.
 #[test]
 fn a_session_of_mariadb_that_waits_too_long_is_busy() {
     let Some(catalogue) = Catalogue::new(Kind::Mariadb, Logic::Server) else {
@@ -393,14 +394,22 @@ fn a_session_of_mariadb_that_waits_too_long_is_busy() {
     let mut holder = catalogue.client();
     assert_eq!(holder.status(&Request::StartTransaction), Status::OK);
     assert_eq!(holder.statuses(&register), [Status::OK]);
+    let mut transaction = catalogue.client();
+    assert_eq!(transaction.status(&Request::StartTransaction), Status::OK);
+    let same = register.clone();
+    let undone = std::thread::spawn(move || {
+        assert_eq!(transaction.status(&same), Status::BUSY);
+        assert_eq!(transaction.reply(), None);
+    });
     let mut other = catalogue.client();
     let Reply::Result(status, text) = other.ask(&register) else {
         panic!();
     };
+    undone.join().unwrap();
     assert_eq!(status, Status::BUSY);
     assert!(text.contains("longer than 5 s"), "{text}");
     // The session is usable again when the other one has ended.
     assert_eq!(holder.status(&Request::AbortTransaction), Status::OK);
     assert_eq!(other.statuses(&register), [Status::OK]);
-    assert_eq!(catalogue.counter("database_errors"), 1);
+    assert_eq!(catalogue.counter("database_errors"), 2);
 }
