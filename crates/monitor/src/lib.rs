@@ -21,6 +21,7 @@
 //! | host | `tcp.listen_overflows` `.listen_drops` `.request_queue_drops` `.syn_retransmits` | events in the interval | |
 //! | host | `sockets` | TCP sockets | state, within a budget; empty: all |
 //! | host | `ports.used` | fraction of the local ports in use toward one address, within a budget | |
+//! | host | `ports.waiting` | fraction of them that ended data connections occupy, within the budget | |
 //! | host | `net.retransmits`, `context_switches` | 1/s | |
 //! | host | `psi.cpu.some` `psi.io.some` `.full` `psi.memory.some` `.full` | fraction of the interval | |
 //! | service:NAME, testers | `cpu` `cpu.user` `cpu.system` | cores in use, whole process tree | |

@@ -18,6 +18,10 @@ const BUDGET: f64 = 0.000_2;
 const BUDGET_IF_MANY: f64 = 0.005;
 /// A tenth of the local ports of a host with the usual range.
 const MANY: f64 = 2800.0;
+/// Maximum number of connections in TIME-WAIT toward one address and port that is not that of a
+/// server. Both ports of a data connection are chosen at random: 14,000 connections have about one
+/// for each remote port, and hardly more than ten.
+const MAX_SHARED: usize = 16;
 /// Maximum number of descriptors of a process that are searched for a listening socket. A server
 /// opens it before its connections.
 const MAX_DESCRIPTORS: usize = 2048;
@@ -224,6 +228,9 @@ struct Census {
     /// Connections from a local port of the range, by local address and remote address and port.
     /// Each of them has another local port.
     used: HashMap<([u32; 4], [u32; 4], u16), u64>,
+    /// The local ports of the range with a connection in TIME-WAIT, by remote address and port. At
+    /// most `MAX_SHARED` + 1 are kept.
+    waiting: HashMap<([u32; 4], u16), Vec<u16>>,
 }
 
 impl Census {
@@ -233,6 +240,7 @@ impl Census {
             reuse: reuse.to_owned(),
             states: [0; 256],
             used: HashMap::new(),
+            waiting: HashMap::new(),
         }
     }
 
@@ -246,6 +254,24 @@ impl Census {
                 .entry((socket.local, socket.remote, socket.remote_port))
                 .or_default() += 1;
         }
+        if socket.state == TIME_WAIT && self.local_ports.contains(&socket.local_port) {
+            let ports = self
+                .waiting
+                .entry((socket.remote, socket.remote_port))
+                .or_default();
+            if ports.len() <= MAX_SHARED {
+                ports.push(socket.local_port);
+            }
+        }
+    }
+
+    /// Number of ports that ended connections occupy and that had a listening socket for one
+    /// connection each. The ports of clients are left out: they have the remote address and port of
+    /// a server in common. Connections of a server have one local port.
+    fn waiting_ports(&self) -> usize {
+        let groups = self.waiting.values().filter(|ports| ports.len() <= MAX_SHARED);
+        let ports: HashSet<u16> = groups.flatten().copied().collect();
+        ports.len()
     }
 
     fn push(&self, ports: f64, rows: &mut Rows) {
@@ -261,6 +287,7 @@ impl Census {
         }
         let most = self.used.values().copied().max().unwrap_or(0);
         rows.push("ports.used", most as f64 / ports);
+        rows.push("ports.waiting", self.waiting_ports() as f64 / ports);
     }
 }
 
@@ -319,6 +346,43 @@ mod tests {
         assert_eq!([used("0"), used("2"), used("1")], [0.8, 0.4, 0.4].map(Some));
         let mapped = [0, 0, 0xffff_u32.to_be(), u32::from(loopback).to_be()];
         assert!(is_loopback(mapped) && is_loopback([0, 0, 0, 1_u32.to_be()]) && !is_loopback([0; 4]));
+    }
+
+    #[test]
+    fn ports_of_ended_data_connections_wait() {
+        let far = Ipv4Addr::new(10, 0, 0, 2);
+        let waiting = |ports: &dyn Fn(u16) -> (u16, u16), state: u8| {
+            let mut census = Census::new(1000..=1099, "2");
+            for number in 0..50 {
+                let (local_port, remote_port) = ports(number);
+                census.add(&Socket {
+                    remote_port,
+                    ..connection(state, local_port, far)
+                });
+            }
+            let mut rows = Rows::new(0, "host".into());
+            census.push(100.0, &mut rows);
+            values(&rows, "ports.waiting", "").unwrap()
+        };
+        let of_data = |number| (1000 + number, 40_000 + number);
+        assert_eq!(waiting(&of_data, TIME_WAIT), 0.5);
+        assert_eq!(waiting(&of_data, 1), 0.0, "established");
+        let of_same_client = |number| (1000 + number, 40_000 + number / 10);
+        assert_eq!(waiting(&of_same_client, TIME_WAIT), 0.5);
+        assert_eq!(
+            waiting(&|number| (1000 + number, 80), TIME_WAIT),
+            0.0,
+            "of a client"
+        );
+        assert_eq!(
+            waiting(&|number| (1000, 40_000 + number), TIME_WAIT),
+            0.01,
+            "of a server"
+        );
+        assert_eq!(
+            waiting(&|number| (2000 + number, 40_000 + number), TIME_WAIT),
+            0.0
+        );
     }
 
     #[test]

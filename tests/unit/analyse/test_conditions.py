@@ -100,6 +100,17 @@ def test_local_ports_are_reported_from_80_percent_on(used: float, number: int) -
         )
 
 
+@pytest.mark.parametrize(("waiting", "number"), [(0.49, 0), (0.61, 1)])
+def test_ports_in_time_wait_are_reported_from_half_of_the_ports_on(waiting: float, number: int) -> None:
+    conditions = found(series("host", "ports.waiting", "", [0.1] * (SECONDS - 1) + [waiting]))
+    assert len(conditions) == number
+    for condition in conditions:
+        assert condition_text(condition) == (
+            "ended data connections (TIME-WAIT) occupied up to 61 % of the local ports of the host: the kernel then "
+            "needs much CPU time to find the port of the next data connection"
+        )
+
+
 def test_packets_that_an_unused_interface_drops_are_not_reported() -> None:
     def interface(name: str, packets: float, drops: float) -> list[SampleSeries]:
         return [

@@ -29,6 +29,9 @@ from plimsoll.collect.hosts import TESTERS, Agent
 
 PORTS: Final = 0.8
 """Share of the local ports in use toward one address, in any reading, from which on it is reported."""
+WAITING_PORTS: Final = 0.5
+"""Share of the local ports in TIME-WAIT. Linux first looks for the port of a listening socket among the odd ones: from
+half of the ports on, it reads all odd ones before it finds a free even one."""
 MIN_DROPS: Final = 10
 DROP_SHARE: Final = 1e-4
 """Packets that an interface drops are reported from this number and this share of its packets on: the kernel also
@@ -85,7 +88,8 @@ def run_conditions(
     found: list[Condition] = []
     for host in _hosts(samples, agents, window, services):
         found += _listen_queues(host, traffic, slow_connects)
-        found += filter(None, (_ports(host, traffic), _packets(host), _disk(host), _run_queue(host)))
+        single = (_ports(host, traffic), _waiting_ports(host), _packets(host), _disk(host), _run_queue(host))
+        found += filter(None, single)
     found += filter(None, map(_outside, cpu))
     order = list(ConditionKind)
     # Several agents of one host have the same samples.
@@ -167,6 +171,14 @@ def _ports(host: _Host, traffic: Traffic) -> Condition | None:
         return None
     values: dict[str, Value] = {"used": float(used.max()), "failed": _failed(traffic, NO_PORT)}
     return host.condition(ConditionKind.PORTS, float(used.max()), values)
+
+
+def _waiting_ports(host: _Host) -> Condition | None:
+    waiting = host.samples.whole(kernel.WAITING_PORTS)
+    if waiting is None or float(waiting.max()) < WAITING_PORTS:
+        return None
+    share = float(waiting.max())
+    return host.condition(ConditionKind.WAITING_PORTS, share, {"waiting": share})
 
 
 def _packets(host: _Host) -> Condition | None:

@@ -23,6 +23,7 @@ SERVICE_BACKLOG: Final = "listen.backlog"
 SOFTNET_DROPS: Final = "net.softnet_drops"
 PACKET_DROPS: Final = (SOFTNET_DROPS, "net.receive_drops", "net.send_drops")
 PORTS: Final = "ports.used"
+WAITING_PORTS: Final = "ports.waiting"
 RUNNABLE: Final = "cpu.runnable"
 DISK_IOPS: Final = "disk.iops"
 DISK_WAIT: Final = "disk.wait"

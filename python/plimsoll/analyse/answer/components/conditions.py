@@ -92,6 +92,14 @@ def _ports(condition: Condition) -> str:
     return f"{text}: a limit of the host, not of the target"
 
 
+def _waiting_ports(condition: Condition) -> str:
+    waiting = percent(figure(condition.values, "waiting"), 2)
+    return (
+        f"ended data connections (TIME-WAIT) occupied up to {waiting} of the local ports of {_host(condition)}: the "
+        "kernel then needs much CPU time to find the port of the next data connection"
+    )
+
+
 def _packets(condition: Condition) -> str:
     values = condition.values
     parts = [
@@ -139,6 +147,7 @@ def _host(condition: Condition) -> str:
 _TEXTS: Final = {
     ConditionKind.LISTEN_QUEUE: _listen_queue,
     ConditionKind.PORTS: _ports,
+    ConditionKind.WAITING_PORTS: _waiting_ports,
     ConditionKind.PACKETS: _packets,
     ConditionKind.DISK: _disk,
     ConditionKind.RUN_QUEUE: _run_queue,

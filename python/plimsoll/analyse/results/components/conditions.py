@@ -13,6 +13,7 @@ class ConditionKind(StrEnum):
 
     LISTEN_QUEUE = "listen queue"
     PORTS = "local ports"
+    WAITING_PORTS = "ports in TIME-WAIT"
     PACKETS = "packet drops"
     DISK = "disk wait"
     RUN_QUEUE = "run queue"
