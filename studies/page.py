@@ -76,6 +76,13 @@ class Study:
         """The figures at levels of one factor, in this order: `176 ± 11, 72.0 ± 4.0 MB/s`."""
         return _with_one_unit([self.figure(metric, **levels, **{factor: level}) for level in order], ", ")
 
+    def per_minute(self, unit: str, factor: str, *order: object, **levels: object) -> str:
+        """Throughputs at levels of one factor, per minute instead of per second: `95.0 ± 1.2, 193 ± 11 jobs/min`."""
+        rates = [self.interval("throughput_per_s", **levels, **{factor: level}) for level in order]
+        return _with_one_unit(
+            [wording.plus_minus(_times(rate, 60.0), "number", unit) for rate in rates], ", "
+        )
+
     def table(self, metric: str, down: str, across: str, **levels: object) -> str:
         """A Markdown table of a metric: the levels of `down` by those of `across`, in the order of the design.
 
@@ -97,6 +104,17 @@ class Study:
         ]
         lines.insert(1, ["---"] * len(lines[0]))
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def stages(self, metric: str, **levels: object) -> str:
+        """The means of `throughput_per_s` or `response_ms_mean` in the stages of one cell, in their order, without
+        intervals: `5.01, 55.2, 5.02 s`. Raises BadInput if the load has no stages."""
+        means = self.cell(**levels).stages.get(metric)
+        if not means:
+            raise BadInput(f"{self.summary.study}: no stage with the figure {metric!r} is stored")
+        shown = wording.describe(metric)
+        return _with_one_unit(
+            [wording.quantity(mean, shown.kind, shown.unit) for mean in means.values()], ", "
+        )
 
     def _field(self, metric: str, levels: Mapping[str, object]) -> str:
         try:
@@ -144,6 +162,11 @@ class Study:
     def requests(self) -> str:
         """Number of successful requests of all valid runs."""
         return wording.count(self.summary.requests)
+
+
+def _times(interval: Interval, by: float) -> Interval:
+    low, high = (None if end is None else end * by for end in (interval.low, interval.high))
+    return replace(interval, mean=interval.mean * by, low=low, high=high)
 
 
 def _without(field: str, unit: str) -> str:

@@ -35,7 +35,8 @@ class Cell:
 
     `figures`: mean, low and high (95 %; null without repetitions) by metric; times in ms, rates per second, sizes in
     bytes. `busy`: the least and the greatest utilization of each component in a run, as fractions of 1. `errors`: the
-    error rate, a fraction; null without a valid run.
+    error rate, a fraction; null without a valid run. `stages`: of a staged load, the mean over the runs by metric and
+    name of the stage.
     """
 
     levels: dict[str, str]
@@ -44,6 +45,7 @@ class Cell:
     errors: float | None = None
     bottleneck: str = ""
     busy: dict[str, list[float]] = field(default_factory=dict)
+    stages: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +140,31 @@ def _cells(analysis: Analysis, names: Sequence[str]) -> list[Cell]:
 
 
 def _cell(cell: CellResult, analysis: Analysis, names: Sequence[str]) -> Cell:
+    runs = [run for run in analysis.runs if run.valid and run.cell == cell.cell]
     busy: dict[str, list[float]] = {}
-    for run in analysis.runs:
-        if run.valid and run.cell == cell.cell:
-            for used in run.utilization:
-                busy.setdefault(used.component, []).append(used.mean)
+    for used in (used for run in runs for used in run.utilization):
+        busy.setdefault(used.component, []).append(used.mean)
     found = {stored_name(name): interval for name, interval in cell.responses.items()}
     figures = {name: _ends(found[name]) for name in names if name in found}
     shown = {name: [_digits(min(shares)), _digits(max(shares))] for name, shares in busy.items()}
     errors = None if cell.error_rate is None else _digits(cell.error_rate)
-    return Cell(cell.cell, cell.valid, figures, errors, cell.bottleneck, shown)
+    return Cell(cell.cell, cell.valid, figures, errors, cell.bottleneck, shown, _stages(runs))
+
+
+def _stages(runs: Sequence[RunResult]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, list[float]]] = {}
+    for stage in (stage for run in runs for stage in run.stages):
+        means = {
+            "throughput_per_s": stage.traffic.throughput_per_s,
+            "response_ms_mean": stage.traffic.response_ms.mean,
+        }
+        for metric, mean in means.items():
+            if mean is not None:
+                found.setdefault(metric, {}).setdefault(stage.name, []).append(mean)
+    return {
+        metric: {name: _digits(sum(each) / len(each)) for name, each in by_stage.items()}
+        for metric, by_stage in found.items()
+    }
 
 
 def stored_name(response: str) -> str:

@@ -51,6 +51,23 @@ def test_figures_have_their_intervals_and_units() -> None:
     assert STUDY.requests() == "1,234"
 
 
+def test_rates_per_minute_keep_their_relative_interval() -> None:
+    rates = {"0": [2.0, 1.9, 2.1], "5": [4.0, None, None]}
+    cells = [Cell({"zip": level}, 2, {RATE: rate}) for level, rate in rates.items()]
+    study = Study(replace(SUMMARY, cells=cells))
+    assert study.per_minute("jobs/min", "zip", 0, 5) == "120.0 ± 6.0, 240\u00a0jobs/min"
+
+
+def test_stages_are_in_their_order_and_have_one_unit() -> None:
+    cell = replace(
+        SUMMARY.cells[0], stages={"response_ms_mean": {"few": 5012.0, "many": 55200.0, "few again": 5000.0}}
+    )
+    study = Study(replace(SUMMARY, cells=[cell]))
+    assert study.stages("response_ms_mean", zip=0) == "5.01, 55.2, 5.00\u00a0s"
+    with pytest.raises(BadInput, match="no stage with the figure 'throughput_per_s' is stored"):
+        study.stages(RATE, zip=0)
+
+
 def test_a_sentence_of_the_answer_is_quoted() -> None:
     study = Study(replace(SUMMARY, answer=["The gateway is full.", "The memory grows by 1 MB."]))
     assert study.sentence("memory") == "The memory grows by 1 MB."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from studies.summary import Summary, load, save, summarise
 from tests.conftest import ROOT
 
 from plimsoll import api
+from plimsoll.analyse.results.run import StageResult
 from plimsoll.errors import BadInput
 
 RESULTS = ROOT / "tests" / "data" / "results-v1"
@@ -37,6 +39,24 @@ def test_a_summary_has_the_figures_of_the_analysis(summary: Summary) -> None:
         assert mean == pytest.approx(interval.mean, rel=1e-4)
         assert low == pytest.approx(interval.low, rel=1e-4) and high == pytest.approx(interval.high, rel=1e-4)
         assert all(0 <= least <= most for least, most in stored.busy.values())
+
+
+def test_the_stages_of_a_load_are_means_over_the_runs() -> None:
+    analysis = api.analysis(RESULTS)
+    runs = [
+        replace(
+            run, stages=(StageResult(1, "few", 0.0, 1.0, replace(run.traffic, throughput_per_s=float(at))),)
+        )
+        for at, run in enumerate(analysis.runs)
+    ]
+    environment = json.loads((RESULTS / "environment.json").read_text(encoding="utf-8"))
+    staged = summarise("example", replace(analysis, runs=tuple(runs)), environment)
+    for cell in staged.cells:
+        rates = [at for at, run in enumerate(runs) if run.valid and run.cell == cell.levels]
+        times = [run.traffic.response_ms.mean for run in runs if run.valid and run.cell == cell.levels]
+        assert cell.stages["throughput_per_s"] == {"few": pytest.approx(sum(rates) / len(rates), rel=1e-4)}
+        known = [time for time in times if time is not None]
+        assert cell.stages["response_ms_mean"] == {"few": pytest.approx(sum(known) / len(known), rel=1e-4)}
 
 
 def test_the_stored_form_is_small_and_complete(summary: Summary, tmp_path: Path) -> None:
