@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
@@ -115,21 +115,36 @@ Rates = Annotated[
 
 def describe(link: Link) -> str:
     """A link and its properties in words."""
-    parts = [f"round trip {units.show_duration(link.rtt_ns)}"]
+    return describe_levels([link])
+
+
+def describe_levels(links: Sequence[Link]) -> str:
+    """The same for a link as it is in different cells, at least one: `link far: round trip 10ms, rate 2Mbit/s to
+    100Mbit/s`. Other properties than the round trip and the rate are those of the first cell."""
+    link = links[0]
+    rtts = sorted({each.rtt_ns for each in links})
+    by_rate = sorted(links, key=lambda each: each.forward_bit_s or _HIGHEST_RATE)
+    rates = list(dict.fromkeys(map(_rate_in_words, by_rate)))
+    parts = [f"round trip {units.show_duration(rtts[0])}"]
+    if len(rtts) > 1:
+        parts[0] += f" to {units.show_duration(rtts[-1])}"
     if link.jitter_ns:
         parts.append(f"jitter {units.show_duration(link.jitter_ns)}")
     if link.asymmetry_ns:
         parts.append(f"asymmetry {show_signed_duration(link.asymmetry_ns)}")
-    forward, backward = (show_rate_limit(rate) for rate in (link.forward_bit_s, link.backward_bit_s))
-    if forward != backward:
-        parts.append(f"rate {forward} from {link.first} to {link.second}, {backward} back")
-    else:
-        parts.append("no rate limit" if forward == UNLIMITED else f"rate {forward}")
+    parts.append(rates[0] if len(rates) == 1 else f"{rates[0]} to {rates[-1].removeprefix('rate ')}")
     if link.loss:
         parts.append(f"loss {units.show_fraction(link.loss)}")
     if link.queue_bytes is not None:
         parts.append(f"queue {units.show_size(link.queue_bytes)}")
     return f"link {link.name}: {', '.join(parts)}"
+
+
+def _rate_in_words(link: Link) -> str:
+    forward, backward = (show_rate_limit(rate) for rate in (link.forward_bit_s, link.backward_bit_s))
+    if forward != backward:
+        return f"rate {forward} from {link.first} to {link.second}, {backward} back"
+    return "no rate limit" if forward == UNLIMITED else f"rate {forward}"
 
 
 class LinkChangesRaw(Raw):

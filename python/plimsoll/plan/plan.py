@@ -139,7 +139,7 @@ class Plan:
                 for factor in experiment.factors
             ]
             + _axis(self),
-            "topology": topology(self.runs[0].config).to_json(),
+            "topology": topology(self.runs[0].config, [run.config for run in self.runs]).to_json(),
             "load_factor": experiment.load_factor,
             "responses": [asdict(response) for response in experiment.responses],
             **({"charts": [asdict(chart) for chart in experiment.charts]} if experiment.charts else {}),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from plimsoll.plan.links import describe
+from plimsoll.plan.links import describe_levels
 from plimsoll.plan.model.cell import Config, Service, Via, Workload
 from plimsoll.plan.model.hosts import LOCAL, Host
+from plimsoll.plan.model.links import Link
 from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.tiers import proxies_of
 
@@ -35,7 +36,7 @@ class Component:
 @dataclass(frozen=True, slots=True)
 class Connection:
     """Requests from one component to another. `link`: name and properties of the link of the testbed on the path, empty
-    if there is none."""
+    if there is none. A round trip or rate that differs between cells is a range."""
 
     source: str
     to: str
@@ -73,8 +74,12 @@ class _Draft:
     site: str | None
 
 
-def topology(config: Config) -> Topology:
-    """The topology of a cell."""
+def topology(config: Config, others: Sequence[Config] = ()) -> Topology:
+    """The topology of a cell. `others`: further cells, in which links may have other properties."""
+    links: dict[str, list[Link]] = {}
+    for cell in (config, *others):
+        for link in cell.hosts.links:
+            links.setdefault(link.name, []).append(link)
     drafts: dict[str, _Draft] = {}
     pairs: dict[tuple[str, str], None] = {}
     for work in config.workloads:
@@ -95,7 +100,7 @@ def topology(config: Config) -> Topology:
         for draft in sorted(drafts.values(), key=lambda draft: tiers[draft.name])
     )
     connections = tuple(
-        Connection(source, to, _link(drafts[source], drafts[to], config))
+        Connection(source, to, _link(drafts[source], drafts[to], config, links))
         for source, to in pairs
         if to in drafts
     )
@@ -183,8 +188,9 @@ def _tiers(drafts: dict[str, _Draft], pairs: Iterable[tuple[str, str]]) -> dict[
     return tiers
 
 
-def _link(source: _Draft, to: _Draft, config: Config) -> str:
-    """The links between the sites of two components: the direct one, otherwise those over the lab's site."""
+def _link(source: _Draft, to: _Draft, config: Config, levels: Mapping[str, Sequence[Link]]) -> str:
+    """The links between the sites of two components: the direct one, otherwise those over the lab's site. `levels`:
+    each link by name, as it is in the cells."""
     hosts = config.hosts
     if not hosts.links:
         return ""
@@ -194,4 +200,5 @@ def _link(source: _Draft, to: _Draft, config: Config) -> str:
     by_sites = {frozenset((link.first, link.second)): link for link in hosts.links}
     direct = by_sites.get(frozenset((one, other)))
     path = [direct] if direct else [by_sites.get(frozenset((site, hosts.lab_site))) for site in (one, other)]
-    return ", then ".join(describe(link).removeprefix("link ") for link in path if link is not None)
+    words = (describe_levels(levels[link.name]) for link in path if link is not None)
+    return ", then ".join(each.removeprefix("link ") for each in words)

@@ -99,6 +99,20 @@ def test_sites_of_a_testbed_are_connected_by_its_links() -> None:
     assert "no rate limit" in links["testers at tokyo"], "the properties are those of the run"
 
 
+def test_properties_of_a_link_that_differ_between_cells_are_ranges() -> None:
+    hosts = f"hosts: {{kind: testbed, testbed: {TESTBED}, sites: {{cern: [cern-1], tokyo: [tokyo-1, tokyo-2]}}}}\n"
+    factors = (
+        "factors: {hosts.links.cern-tokyo.rate: [100Mbit/s, 2Mbit/s, 10Mbit/s], "
+        "hosts.links.cern-tokyo.rtt: [300ms, 315ms]}\n"
+    )
+    cells = [cell.config for cell in load(CHAIN + hosts + factors).cells]
+    links = {edge.source: edge.link for edge in topology(cells[0], cells).connections}
+    assert links["testers at tokyo"].startswith("cern-tokyo: round trip 300ms to 315ms")
+    assert "rate 2Mbit/s to 100Mbit/s" in links["testers at tokyo"]
+    alone = {edge.source: edge.link for edge in topology(cells[0]).connections}
+    assert alone["testers at tokyo"].startswith("cern-tokyo: round trip 300ms, ")
+
+
 def test_many_sites_are_one_component_after_the_fifth() -> None:
     sites = ", ".join(f"s{number}: [h{number}]" for number in range(9))
     found = of(
