@@ -362,26 +362,26 @@ mod tests {
             }
             let mut rows = Rows::new(0, "host".into());
             census.push(100.0, &mut rows);
-            values(&rows, "ports.waiting", "").unwrap()
+            values(&rows, "ports.waiting", "")
         };
         let of_data = |number| (1000 + number, 40_000 + number);
-        assert_eq!(waiting(&of_data, TIME_WAIT), 0.5);
-        assert_eq!(waiting(&of_data, 1), 0.0, "established");
+        assert_eq!(waiting(&of_data, TIME_WAIT), Some(0.5));
+        assert_eq!(waiting(&of_data, 1), Some(0.0), "established");
         let of_same_client = |number| (1000 + number, 40_000 + number / 10);
-        assert_eq!(waiting(&of_same_client, TIME_WAIT), 0.5);
+        assert_eq!(waiting(&of_same_client, TIME_WAIT), Some(0.5));
         assert_eq!(
             waiting(&|number| (1000 + number, 80), TIME_WAIT),
-            0.0,
+            Some(0.0),
             "of a client"
         );
         assert_eq!(
             waiting(&|number| (1000, 40_000 + number), TIME_WAIT),
-            0.01,
+            Some(0.01),
             "of a server"
         );
         assert_eq!(
             waiting(&|number| (2000 + number, 40_000 + number), TIME_WAIT),
-            0.0
+            Some(0.0)
         );
     }
 

@@ -52,7 +52,7 @@ def test_figures_have_their_intervals_and_units() -> None:
 
 
 def test_rates_per_minute_keep_their_relative_interval() -> None:
-    rates = {"0": [2.0, 1.9, 2.1], "5": [4.0, None, None]}
+    rates: dict[str, list[float | None]] = {"0": [2.0, 1.9, 2.1], "5": [4.0, None, None]}
     cells = [Cell({"zip": level}, 2, {RATE: rate}) for level, rate in rates.items()]
     study = Study(replace(SUMMARY, cells=cells))
     assert study.per_minute("jobs/min", "zip", 0, 5) == "120.0 ± 6.0, 240\u00a0jobs/min"
