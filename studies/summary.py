@@ -123,7 +123,7 @@ def _cells(analysis: Analysis, names: Sequence[str]) -> list[Cell]:
     """The cells of the design. If versions are read, each level of the first factor over its cells; if it has one cell
     only, this cell, with the figures of both."""
     runs = [[run for run in analysis.runs if run.valid and run.cell == cell.cell] for cell in analysis.cells]
-    cells = [_cell(cell, analysis, names) for cell in analysis.cells]
+    cells = [_cell(cell, own, names) for cell, own in zip(analysis.cells, runs, strict=True)]
     for cell, ratio in zip(cells, miss_ratios(runs), strict=True):
         if ratio is not None:
             cell.figures[MISS_OVER_HIT] = _ends(ratio)
@@ -139,8 +139,8 @@ def _cells(analysis: Analysis, names: Sequence[str]) -> list[Cell]:
     return cells
 
 
-def _cell(cell: CellResult, analysis: Analysis, names: Sequence[str]) -> Cell:
-    runs = [run for run in analysis.runs if run.valid and run.cell == cell.cell]
+def _cell(cell: CellResult, runs: Sequence[RunResult], names: Sequence[str]) -> Cell:
+    """A cell with its valid runs."""
     busy: dict[str, list[float]] = {}
     for used in (used for run in runs for used in run.utilization):
         busy.setdefault(used.component, []).append(used.mean)
