@@ -11,7 +11,7 @@ been measured yet.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import jinja2
@@ -64,6 +64,11 @@ class Study:
             return wording.UNKNOWN
         return wording.plus_minus(self.interval(metric, **levels), shown.kind, shown.unit)
 
+    def mean(self, metric: str, **levels: object) -> str:
+        """The mean with three digits, without its interval: for figures whose runs differ by less than that."""
+        shown = wording.describe(metric)
+        return wording.quantity(self.interval(metric, **levels).mean, shown.kind, shown.unit, digits=3)
+
     def has_level(self, factor: str, level: object) -> bool:
         """Whether a cell with a valid run has this level."""
         return any(cell.runs and cell.levels.get(factor) == str(level) for cell in self.summary.cells)
@@ -83,16 +88,18 @@ class Study:
             [wording.plus_minus(_times(rate, 60.0), "number", unit) for rate in rates], ", "
         )
 
-    def table(self, metric: str, down: str, across: str, **levels: object) -> str:
+    def table(self, metric: str, down: str, across: str, *, means: bool = False, **levels: object) -> str:
         """A Markdown table of a metric: the levels of `down` by those of `across`, in the order of the design.
 
         The unit is in the first field if all figures have the same. A dash: no valid run, or not in the design.
-        Raises BadInput if `levels` leave more than one cell for a field.
+        `means`: means without intervals. Raises BadInput if `levels` leave more than one cell for a field.
         """
         known = self.cells(**levels)
-        rows, columns = (list(dict.fromkeys(cell.levels[name] for cell in known)) for name in (down, across))
+        rows, columns = (self._order(name, {cell.levels[name] for cell in known}) for name in (down, across))
+        show = self.mean if means else self.figure
         fields = [
-            [self._field(metric, {**levels, down: row, across: column}) for column in columns] for row in rows
+            [self._field(show, metric, {**levels, down: row, across: column}) for column in columns]
+            for row in rows
         ]
         units = {
             field.rpartition(wording.SPACE)[2] for line in fields for field in line if wording.SPACE in field
@@ -116,9 +123,14 @@ class Study:
             [wording.quantity(mean, shown.kind, shown.unit) for mean in means.values()], ", "
         )
 
-    def _field(self, metric: str, levels: Mapping[str, object]) -> str:
+    def _order(self, factor: str, levels: set[str]) -> list[str]:
+        """These levels in the order of the design. Cells without a valid run count for the order, too."""
+        order = dict.fromkeys(cell.levels[factor] for cell in self.summary.cells if factor in cell.levels)
+        return [level for level in order if level in levels]
+
+    def _field(self, show: Callable[..., str], metric: str, levels: Mapping[str, object]) -> str:
         try:
-            return self.figure(metric, **levels)
+            return show(metric, **levels)
         except NoCell:
             return wording.UNKNOWN
 

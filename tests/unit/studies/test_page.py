@@ -90,6 +90,21 @@ def test_a_table_has_the_levels_of_two_factors() -> None:
         "| 5 | – | – |",
         "| 1 | – | 40.0 |",
     ]
+    assert STUDY.table(BYTES, "zip", "testers", means=True).splitlines()[2:] == [
+        "| 0 | 176 |",
+        "| 5 | 44.0 |",
+    ]
+
+
+def test_a_table_has_the_order_of_the_design_if_cells_lack_valid_runs() -> None:
+    first = SUMMARY.cells[0]
+    cells = [
+        replace(first, levels={"zip": zip_, "testers": testers}, runs=runs)
+        for zip_, testers, runs in [("0", "7", 1), ("0", "8", 0), ("0", "9", 1), ("5", "7", 1), ("5", "8", 1)]
+    ]
+    table = Study(replace(SUMMARY, cells=cells)).table(BYTES, "zip", "testers", means=True).splitlines()
+    assert table[0] == "| zip (MB/s) | testers 7 | testers 8 | testers 9 |"
+    assert table[2:] == ["| 0 | 176 | – | 176 |", "| 5 | 176 | 176 | – |"]
 
 
 def test_a_ratio_adds_the_squares_of_both_widths_on_the_logarithmic_scale() -> None:
