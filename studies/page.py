@@ -33,7 +33,8 @@ class Study:
     summary: Summary
 
     def cells(self, **levels: object) -> list[Cell]:
-        """Cells with these levels. A list of levels selects any of them. Raises NoCell if there is none."""
+        """Cells with these levels. A list of levels selects any of them. A level over several cells (a policy of
+        consistency) is left out if its cells are there. Raises NoCell if there is none."""
         wanted = {
             name: [str(each) for each in level] if isinstance(level, list) else [str(level)]
             for name, level in levels.items()
@@ -45,10 +46,15 @@ class Study:
         ]
         if not found:
             raise NoCell(f"{self.summary.study}: no cell with a valid run has the levels {levels}")
-        return found
+        factors = max(len(cell.levels) for cell in found)
+        return [cell for cell in found if len(cell.levels) == factors]
 
     def cell(self, **levels: object) -> Cell:
-        """The only cell with these levels."""
+        """The only cell with these levels, or the level over several cells that has these alone."""
+        exact = {name: str(level) for name, level in levels.items()}
+        for cell in self.summary.cells:
+            if cell.runs and cell.levels == exact:
+                return cell
         found = self.cells(**levels)
         if len(found) > 1:
             raise BadInput(f"{self.summary.study}: {len(found)} cells have the levels {levels}; expected one")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.analyse.design.caches import miss_ratios
-from plimsoll.analyse.results.analysis import Analysis, CellResult, ConsistencyResult, RunResult
+from plimsoll.analyse.results.analysis import Analysis, CellResult, Consistency, RunResult
 from plimsoll.analyse.results.metrics import canonical
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.errors import BadInput
@@ -120,23 +120,23 @@ def _options(command_line: Sequence[str]) -> list[str]:
 
 
 def _cells(analysis: Analysis, names: Sequence[str]) -> list[Cell]:
-    """The cells of the design. If versions are read, each level of the first factor over its cells; if it has one cell
-    only, this cell, with the figures of both."""
+    """The cells of the design. If versions are read, they have the figures of consistency, and each level of the first
+    factor over its cells follows as a cell with this level alone."""
     runs = [[run for run in analysis.runs if run.valid and run.cell == cell.cell] for cell in analysis.cells]
     cells = [_cell(cell, own, names) for cell, own in zip(analysis.cells, runs, strict=True)]
     for cell, ratio in zip(cells, miss_ratios(runs), strict=True):
         if ratio is not None:
             cell.figures[MISS_OVER_HIT] = _ends(ratio)
-    policies = _policies(analysis.consistency)
-    if not policies:
+    consistency = analysis.consistency
+    if consistency is None:
         return cells
-    if len(policies) < len(cells):
-        return policies
     for cell in cells:
-        for policy in policies:
-            if policy.levels.items() <= cell.levels.items():
-                cell.figures.update({**policy.figures, **cell.figures})
-    return cells
+        # Their interval of the share of stale answers also holds near 0 and 1, that of the response does not.
+        for own in (one for one in consistency.cells if one.cell == cell.levels):
+            cell.figures.update(_consistency(own))
+    if consistency.factor is None or len(consistency.levels) == len(cells):
+        return cells
+    return [*cells, *(Cell(level.cell, level.runs, _consistency(level)) for level in consistency.levels)]
 
 
 def _cell(cell: CellResult, runs: Sequence[RunResult], names: Sequence[str]) -> Cell:
@@ -173,28 +173,21 @@ def stored_name(response: str) -> str:
     return (canonical(response) or response).partition(" = ")[0]
 
 
-def _policies(consistency: ConsistencyResult | None) -> list[Cell]:
-    """Each level of the first factor, over its cells, if versions are read; ages in ms."""
-    if consistency is None or consistency.factor is None:
-        return []
-    cells = []
-    for level in consistency.levels:
-        figures = {
-            name: _ends(interval)
-            for name, interval in (
-                ("stale_share", level.stale_share),
-                ("relative_reads", level.relative_reads),
-            )
-            if interval is not None
-        }
-        single = {
-            "stale_age_ms_p95": level.stale_age_ms_p95,
-            "origin_share": level.fetches_per_answer,
-            "needless_share": level.needless_share,
-        }
-        figures |= {name: [_digits(value), None, None] for name, value in single.items() if value is not None}
-        cells.append(Cell(level.cell, level.runs, figures))
-    return cells
+def _consistency(read: Consistency) -> dict[str, list[float | None]]:
+    """What readers received, over one cell or one level; ages in ms."""
+    figures = {
+        name: _ends(interval)
+        for name, interval in (("stale_share", read.stale_share), ("relative_reads", read.relative_reads))
+        if interval is not None
+    }
+    single = {
+        "stale_age_ms_p95": read.stale_age_ms_p95,
+        "origin_share": read.fetches_per_answer,
+        "needless_share": read.needless_share,
+    }
+    return figures | {
+        name: [_digits(value), None, None] for name, value in single.items() if value is not None
+    }
 
 
 def _ends(interval: Interval) -> list[float | None]:

@@ -153,3 +153,19 @@ def test_each_summary_has_the_name_of_its_study() -> None:
     for folder in (ROOT / "studies").glob("*/results"):
         for name, summary in read_folder(folder.parent).items():
             assert summary.study == name and summary.cells
+
+
+def test_a_level_over_several_cells_is_selected_by_its_level_alone() -> None:
+    cells = [
+        Cell({"policy": policy, "testers": testers}, 2, {RATE: [rate, None, None]})
+        for policy, testers, rate in [("none", "1", 10.0), ("none", "2", 20.0), ("purge", "1", 5.0)]
+    ]
+    over = Cell({"policy": "none"}, 4, {"stale_share": [0.1, None, None]})
+    study = Study(replace(SUMMARY, cells=[*cells, over]))
+    assert study.figure("stale_share", policy="none") == "10.0\u00a0%"
+    assert study.figure(RATE, policy="none", testers=2) == "20.0\u00a0requests/s"
+    assert study.span(RATE, policy="none") == "10.0 to 20.0\u00a0requests/s"
+    assert study.table(RATE, "policy", "testers").splitlines()[2:] == [
+        "| none | 10.0 | 20.0 |",
+        "| purge | 5.00 | – |",
+    ]

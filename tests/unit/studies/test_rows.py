@@ -27,8 +27,8 @@ def synthetic(study: Path) -> Summary:
         {name: level for name, level in cell.labels.items() if level is not None} for cell in experiment.cells
     ]
     if study.stem == "10-consistency":
-        labels = [{"policy": level} for level in dict.fromkeys(each["policy"] for each in labels)]
-        names = list(OF_POLICIES)
+        labels += [{"policy": level} for level in dict.fromkeys(each["policy"] for each in labels)]
+        names += OF_POLICIES
     if study.stem == "11-first-fetch":
         names.append(MISS_OVER_HIT)
     cells = [

@@ -12,7 +12,9 @@ from studies.summary import Summary, load, save, summarise
 from tests.conftest import ROOT
 
 from plimsoll import api
+from plimsoll.analyse.results.analysis import Consistency, ConsistencyResult
 from plimsoll.analyse.results.run import StageResult
+from plimsoll.analyse.stats.interval import Interval
 from plimsoll.errors import BadInput
 
 RESULTS = ROOT / "tests" / "data" / "results-v1"
@@ -57,6 +59,29 @@ def test_the_stages_of_a_load_are_means_over_the_runs() -> None:
         assert cell.stages["throughput_per_s"] == {"few": pytest.approx(sum(rates) / len(rates), rel=1e-4)}
         known = [time for time in times if time is not None]
         assert cell.stages["response_ms_mean"] == {"few": pytest.approx(sum(known) / len(known), rel=1e-4)}
+
+
+def test_cells_have_the_figures_of_their_readers_and_levels_follow_them() -> None:
+    analysis = api.analysis(RESULTS)
+    levels = [cell.cell for cell in analysis.cells]
+    factor, whole = "policy", {"policy": "none"}
+
+    def read(cell: dict[str, str], share: float) -> Consistency:
+        return Consistency(cell, 2, 1000, 3, Interval(share, 0.0, 2 * share), None, 5.0, None, 0.25, None, {})
+
+    found = ConsistencyResult(
+        tuple(read(cell, 0.001 * (at + 1)) for at, cell in enumerate(levels)), factor, (read(whole, 0.5),)
+    )
+    environment = json.loads((RESULTS / "environment.json").read_text(encoding="utf-8"))
+    cells = summarise("example", replace(analysis, consistency=found), environment).cells
+    assert [cell.levels for cell in cells] == [*levels, whole]
+    for at, cell in enumerate(cells[:-1]):
+        share = 0.001 * (at + 1)
+        assert cell.figures["stale_share"] == pytest.approx([share, 0.0, 2 * share])
+        assert cell.figures["origin_share"] == [0.25, None, None] and "throughput_per_s" in cell.figures
+    assert cells[-1].figures == {
+        "stale_share": [0.5, 0.0, 1.0], "stale_age_ms_p95": [5.0, None, None], "origin_share": [0.25, None, None]
+    }  # fmt: skip
 
 
 def test_the_stored_form_is_small_and_complete(summary: Summary, tmp_path: Path) -> None:
