@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -303,6 +304,59 @@ def test_fair_and_unfair_services_as_text(tmp_path: Path) -> None:
     assert "clocks agree within 158" in fairness_words(fair)[1]
     single_site = dataclasses.replace(fair, sites=fair.sites[:1])
     assert fairness_words(single_site) == [], "nobody is far"
+
+
+def with_workloads(path: Path, workloads: dict[str, dict[str, Any]]) -> HostsResult:
+    """The results of the sites near, middle and far, with these workloads in the configuration of the run."""
+    results = make(path / "results", SHORT)
+    file = results / "runs" / "0001" / "run.json"
+    document = json.loads(file.read_text())
+    for work in workloads.values():
+        work.setdefault("load", {"testers": 4, "think": "20ms"})
+    effective = {
+        key: value for key, value in document["effective"].items() if key not in ("workload", "load")
+    }
+    document["effective"] = effective | {"workloads": workloads}
+    file.write_text(json.dumps(document))
+    hosts = analysis(results).runs[0].hosts
+    assert hosts is not None
+    return hosts
+
+
+def test_sites_with_different_workloads_are_not_compared(tmp_path: Path) -> None:
+    """Writers at one site and readers at the others: their response times differ, however fair the service is."""
+    reader, writer = ({"driver": "sql", "target": target} for target in ("replica", "db"))
+    apart: dict[str, dict[str, Any]] = {
+        "readers": {**reader, "site": ["far", "middle"]},
+        "writer": {**writer, "site": "near"},
+    }
+    hosts = with_workloads(tmp_path / "apart", apart)
+    assert {site.site: site.work for site in hosts.sites} == {"near": 0, "middle": 1, "far": 1}
+    assert {host.work for host in hosts.hosts if host.site == "near"} == {0}
+    assert hosts.jain_sites is None and hosts.jain_hosts is None
+    first, work, fairness = fairness_words(hosts)
+    assert first == "The sites middle and far have the same workloads and are compared; the others are not."
+    assert work.startswith("A tester of far did") and "of one of middle" in work and "Jain" not in work
+    assert "at middle and" in fairness and "at far" in fairness and "near" not in fairness
+    each = {site: {"driver": "sql", "target": site, "site": site} for site in ("near", "middle", "far")}
+    (only,) = fairness_words(with_workloads(tmp_path / "each", each))
+    assert only == (
+        "The sites near, middle and far have different workloads, so their work and response times are not compared."
+    )
+
+
+def test_equal_workloads_of_two_names_are_compared(tmp_path: Path) -> None:
+    """The number of testers may differ; the think time may not, because it changes the work of a tester."""
+    query = {"driver": "sql", "target": "db"}
+    both: dict[str, dict[str, Any]] = {
+        "a": {**query, "site": "near", "load": {"testers": 3, "think": "20ms"}},
+        "b": {**query, "site": ["middle", "far"], "load": {"testers": 97, "think": "20ms"}},
+    }
+    hosts = with_workloads(tmp_path / "both", both)
+    assert {site.work for site in hosts.sites} == {0} and hosts.jain_sites is not None
+    assert "far" in fairness_words(hosts)[-1] and "near" in fairness_words(hosts)[-1]
+    both["b"]["load"] = {"testers": 97, "think": "40ms"}
+    assert [site.work for site in with_workloads(tmp_path / "think", both).sites] == [0, 1, 1]
 
 
 def test_a_site_of_one_host_and_one_tester(tmp_path: Path) -> None:

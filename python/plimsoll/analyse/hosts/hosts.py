@@ -23,6 +23,7 @@ from plimsoll.analyse.hosts.coverage import (
     missing_rows,
 )
 from plimsoll.analyse.hosts.sites import sites_over_time
+from plimsoll.analyse.hosts.work import Configuration, work_of_sites
 from plimsoll.analyse.results.components.hosts import HostsResult, PlaceResult, RttSource
 from plimsoll.analyse.results.run import TesterResult
 from plimsoll.analyse.run.placed import TesterSums
@@ -108,9 +109,11 @@ def hosts_result(
     *,
     shares: bool,
     cpu: Mapping[str, float],
+    configuration: Configuration,
 ) -> HostsResult:
     """The results of all hosts and sites. `placement` None: single transactions were not kept; `shares` False: the
-    testers are slots of an open load, whose shares are meaningless; `cpu`: busy share of the hosts, by name."""
+    testers are slots of an open load, whose shares are meaningless; `cpu`: busy share of the hosts, by name;
+    `configuration`: of the run, as stored with it."""
     spread, spread_bound = start_spread(run_agents)
     sums = summary.by_tester
     testers, last = _by_agent(placement, sums)
@@ -126,8 +129,9 @@ def hosts_result(
     if placement is not None and sums is not None:
         source = "tcp" if trips.value.size else "probes" if trips.services_here else ""
         view = _TesterGroups(placement, sums, trips, source, window, shares, cpu)
-        sites, jain_sites = view.sites()
-        hosts, jain_hosts = view.hosts()
+        work = work_of_sites(configuration, placement.sites)
+        sites, jain_sites = _with_work(*view.sites(), work)
+        hosts, jain_hosts = _with_work(*view.hosts(), work)
         over_time = sites_over_time(placement.sites, sums.site_quanta, sums.quantum_ns)
     return HostsResult(
         agents=agents,
@@ -149,6 +153,15 @@ def hosts_result(
         lost=lost_agents(run_agents, last),
         sites_over_time=over_time,
     )
+
+
+def _with_work(
+    places: Sequence[PlaceResult], jain: float | None, work: Mapping[str, int]
+) -> tuple[tuple[PlaceResult, ...], float | None]:
+    """The places with the numbers of their workloads, and Jain's index unless these differ."""
+    numbered = tuple(replace(place, work=work[place.site]) for place in places)
+    differ = len({place.work for place in numbered if place.testers}) > 1
+    return numbered, None if differ else jain
 
 
 def _by_agent(

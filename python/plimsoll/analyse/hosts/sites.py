@@ -73,6 +73,16 @@ def sites_by_distance(hosts: HostsResult) -> list[PlaceResult]:
     return sorted((site for site in hosts.sites if site.transactions), key=_sort_key)
 
 
+def compared_sites(sites: Sequence[PlaceResult]) -> list[PlaceResult]:
+    """Those of the sites with the same workloads, in the given order. If there are several such groups of at least two
+    sites, that with most testers. Empty if there is none: times and work of different requests are not compared."""
+    groups: dict[int, list[PlaceResult]] = {}
+    for site in sites:
+        groups.setdefault(site.work, []).append(site)
+    several = [group for group in groups.values() if len(group) > 1]
+    return max(several, key=lambda group: sum(site.testers for site in group), default=[])
+
+
 def away_ms(site: PlaceResult) -> float | None:
     """Round trip (ms) of the connections of a site's testers, else of its agents' probes; None: not known."""
     return site.rtt_ms if site.rtt_ms is not None else site.probe_rtt_ms
@@ -84,8 +94,8 @@ def _sort_key(site: PlaceResult) -> float:
 
 
 def sites_fairness(sites: Sequence[PlaceResult], hosts: HostsResult) -> SitesFairness | None:
-    """The verdict on the first and the last of the sites, which are ordered by distance. None if there is only one
-    site, or if their times or round trips are not known."""
+    """The verdict on the first and the last of the sites, which are ordered by distance and have the same workloads.
+    None if there is only one site, or if their times or round trips are not known."""
     if len(sites) < 2:
         return None
     near, far = sites[0], sites[-1]

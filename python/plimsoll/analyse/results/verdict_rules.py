@@ -247,9 +247,10 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.SITES,
-        1,
-        "A service treats its nearest and farthest site alike if their median response times less one round trip "
-        "differ by at most a tenth of the shorter one, or of the difference of the round trips.",
+        2,
+        "A service treats its nearest and farthest site alike, of the sites with the same workloads, if their median "
+        "response times less one round trip differ by at most a tenth of the shorter one, or of the difference of the "
+        "round trips.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(

@@ -208,7 +208,16 @@ def _with_hosts(
         tester, value, services_here=any(not service.get("host") for service in run.record["services"])
     )
     shares = facts.open_load != "all"
-    hosts = hosts_result(run_agents, placement, run_summary, measured, trips, shares=shares, cpu=used.cpu)
+    hosts = hosts_result(
+        run_agents,
+        placement,
+        run_summary,
+        measured,
+        trips,
+        shares=shares,
+        cpu=used.cpu,
+        configuration=run.record["effective"],
+    )
     if placement is not None:
         run_summary = replace(
             run_summary,

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plimsoll.analyse.hosts.sites import SitesFairness, away_ms, sites_by_distance, sites_fairness
+from plimsoll.analyse.hosts.sites import (
+    SitesFairness,
+    away_ms,
+    compared_sites,
+    sites_by_distance,
+    sites_fairness,
+)
 from plimsoll.analyse.results.analysis import Analysis, RunResult
 from plimsoll.analyse.results.components.hosts import HostsResult, PlaceResult
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
@@ -43,14 +49,16 @@ def fairness_words(hosts: HostsResult) -> list[str]:
 def fairness_findings(hosts: HostsResult, run: str = "") -> list[Finding]:
     """The findings about the sites of one run, the nearest first; empty if only one site has transactions. `run`: the
     id of the run, which the first sentence names; empty if there is only one run."""
-    sites = sites_by_distance(hosts)
-    if len(sites) < 2:
+    everywhere = sites_by_distance(hosts)
+    if len(everywhere) < 2:
         return []
-    findings: list[Finding] = []
-    for make_sentence in (_peak_sentence, _work_sentence):
-        text = make_sentence(sites, hosts, "" if findings else run)
-        if text:
-            findings.append(Finding(Topic.SITES, text))
+    sites = compared_sites(everywhere)
+    if len(sites) < len(everywhere):
+        findings = [Finding(Topic.SITES, _different_sentence(everywhere, sites, run))]
+    else:
+        findings = [Finding(Topic.SITES, text) for text in [_peak_sentence(sites, run)] if text]
+    if text := _work_sentence(sites, hosts, "" if findings else run):
+        findings.append(Finding(Topic.SITES, text))
     fairness = sites_fairness(sites, hosts)
     if fairness is not None:
         findings.append(_fairness_finding(fairness, "" if findings else run))
@@ -84,7 +92,20 @@ def _site_words(site: PlaceResult) -> str:
     return site.site if away is None else f"{site.site} (round trip {quantity(away, 'ms')})"
 
 
-def _peak_sentence(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -> str:
+def _different_sentence(sites: Sequence[PlaceResult], compared: Sequence[PlaceResult], run: str) -> str:
+    """Which sites are compared, if not all have the same workloads."""
+    start = _start(run, "The sites", "the sites")
+    if compared:
+        return f"{start} {_names(compared)} have the same workloads and are compared; the others are not."
+    return f"{start} {_names(sites)} have different workloads, so their work and response times are not compared."
+
+
+def _names(sites: Sequence[PlaceResult]) -> str:
+    others = [f"{len(sites) - MAX_NAMED} others"] if len(sites) > MAX_NAMED else []
+    return listing([*(site.site for site in sites[:MAX_NAMED]), *others])
+
+
+def _peak_sentence(sites: Sequence[PlaceResult], run: str) -> str:
     known = [site for site in sites if site.peak_share is not None and site.testers_share is not None]
     if len(known) < 2:
         return ""
@@ -98,6 +119,8 @@ def _peak_sentence(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -
 
 
 def _work_sentence(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -> str:
+    if not sites:
+        return ""
     near, far = sites[0], sites[-1]
     if near.share is None or far.share is None or near.share <= 0:
         return ""

@@ -54,6 +54,9 @@ class PlaceResult:
     """Mean busy share of the host's processors in the window; only of hosts."""
     lost: int
     """Agents that were lost."""
+    work: int = 0
+    """Places with the same number have the same workloads, apart from the number of testers: only these are compared.
+    Counted from 0 in the order of the sites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ class HostsResult:
     start_spread_bound_ms: float | None
     """Maximum error of `start_spread_ms`: the sum of the two greatest bounds."""
     jain_hosts: float | None
-    """Jain's index over the work per tester of the hosts."""
+    """Jain's index over the work per tester of the hosts; None also if their workloads differ, as `jain_sites`."""
     jain_sites: float | None
     """Jain's index over the work per tester of the sites."""
     rtt_source: RttSource
