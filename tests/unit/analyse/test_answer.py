@@ -20,6 +20,7 @@ from plimsoll.analyse.answer.words import between, loads
 from plimsoll.analyse.effects.effects import Scale
 from plimsoll.analyse.effects.fits import ResponseModel, fit_all
 from plimsoll.analyse.results.analysis import Analysis, Capacity, RunResult, Saturation
+from plimsoll.analyse.results.components.conditions import Condition, ConditionKind
 from plimsoll.analyse.results.run import StageResult
 from plimsoll.analyse.results.verdicts import (
     CapacityKind,
@@ -496,9 +497,42 @@ def test_a_missing_run_hides_no_effect() -> None:
     assert "Variation of log throughput between the runs: mode 97 %" in without("0007")
     corner = [run.id for run in whole.runs if run.cell["mode"] == "c" and run.cell["size"] == "large"]
     text = without(*corner[1:])
-    assert "Mode has an effect on the log throughput. Shares of its variation are not reported: runs " in text
+    assert "Mode has an effect on the log throughput. Shares of the variation are not reported: runs " in text
     assert "the throughput of mode c is 1.2" in text
     assert "No effect of size on the throughput was detected" in text
+
+
+def test_the_reason_for_missing_shares_is_stated_once_for_all_responses() -> None:
+    def by_mode(cell: dict[str, str], block: str, rng: np.random.Generator) -> float:
+        return {"a": 100.0, "b": 120.0, "c": 150.0}[cell["mode"]]
+
+    whole = designed_for(by_mode)
+    corner = [run.id for run in whole.runs if run.cell["mode"] == "c" and run.cell["size"] == "large"]
+    some = tuple(run for run in whole.runs if run.id not in corner[1:])
+    responses = [ResponseModel("throughput", "log"), ResponseModel("throughput", "linear")]
+    effects, models, _ = fit_all(some, whole.experiment.factors, responses)
+    text = said(replace(whole, runs=some, effects=effects, models=models))
+    assert "Mode has an effect on the log throughput. Mode has an effect on the throughput." in text
+    assert text.count("are not reported") == 1
+    assert re.search(r"so the shares would add up to [\d.]+ to [\d.]+ %\.", text), text
+
+
+def test_hosts_with_the_same_condition_share_a_sentence() -> None:
+    """The hosts of a testbed share the cores of one machine."""
+
+    def queue(host: str, tasks: float) -> Condition:
+        values: dict[str, Value] = {"tasks": tasks, "cores": 2.0, "low": tasks - 1, "high": tasks + 1}
+        return Condition(ConditionKind.RUN_QUEUE, host or "host", host, tasks, values)
+
+    whole = designed_for(lambda cell, block, rng: 100.0)
+    first, *others = whole.runs
+    busy = replace(first, conditions=(queue("far", 5.0), queue("", 6.0), queue("near", 4.0)))
+    text = said(replace(whole, runs=(busy, *others)))
+    assert (
+        "on average, 6.00 tasks (5.00 to 7.00) ran or waited for the 2 cores of the host; also of far and near, with "
+        "lower or equal figures." in text
+    )
+    assert text.count("ran or waited") == 1
 
 
 @pytest.mark.parametrize(("repetitions", "few"), [(2, ""), (1, "; with one pass each, no difference")])

@@ -10,7 +10,16 @@ from plimsoll.analyse.answer.reasons import figure
 from plimsoll.analyse.answer.words import capital
 from plimsoll.analyse.results.analysis import Analysis, Effect, Model
 from plimsoll.analyse.results.verdicts import ModelReason, Reason
-from plimsoll.analyse.results.wording import describe, factor_word, listing, number, p_words, percent, signed
+from plimsoll.analyse.results.wording import (
+    describe,
+    factor_word,
+    listing,
+    number,
+    p_words,
+    percent,
+    percent_range,
+    signed,
+)
 from plimsoll.analyse.stats.distributions import t_quantile
 from plimsoll.analyse.stats.interval import Interval
 
@@ -32,6 +41,7 @@ def variation_sentences(analysis: Analysis) -> list[str]:
     sentences = [text for model in analysis.models if (text := _sentence(analysis, model))]
     return [
         *sentences,
+        *_without_allocation(analysis),
         *_best_and_worst(analysis),
         *_not_detected(analysis),
         *_with_blocks(analysis),
@@ -68,7 +78,7 @@ def _sentence(analysis: Analysis, model: Model) -> str:
     named = known[:MAX_TERMS]
     metric = f"{'log ' if model.scale == 'log' else ''}{describe(model.response).title}"
     if not shares:
-        return _without_shares(analysis, model, metric)
+        return _effects_sentence(analysis, model, metric)
     if not named:
         return ""
     parts = [f"{term_words(term)} {_share(share)}" for term, share in named]
@@ -78,24 +88,40 @@ def _sentence(analysis: Analysis, model: Model) -> str:
     return f"{text}; unexplained {_share(noise)}."
 
 
-def _without_shares(analysis: Analysis, model: Model, metric: str) -> str:
-    """If the sums of squares do not add up because runs are missing: the terms with an effect, and the reason why there
-    are no shares."""
-    no_allocation = next(
-        (reason for reason in model.reasons if reason.code == ModelReason.NO_ALLOCATION), None
-    )
-    terms_of_model = [
-        term for term in analysis.effects if (term.response, term.scale) == (model.response, model.scale)
-    ]
-    detected = [term for term in terms_of_model if term.adjusted_p_value is not None and _is_detected(term)]
-    if no_allocation is None or not detected:
+def _effects_sentence(analysis: Analysis, model: Model, metric: str) -> str:
+    """If the sums of squares do not add up because runs are missing: the terms with an effect."""
+    detected = _without_share(analysis, model)
+    if not detected:
         return ""
-    detected.sort(key=lambda term: term.adjusted_p_value or 0.0)
     terms = listing(term_words(term) for term in detected[:MAX_TERMS])
-    total = percent(figure(no_allocation.values, "share"), 4)
-    verb = "has an effect" if len(detected) == 1 else "have effects"
-    why = f"runs are missing or unequal, so the shares would add up to {total}"
-    return f"{capital(terms)} {verb} on the {metric}. Shares of its variation are not reported: {why}."
+    return f"{capital(terms)} {'has an effect' if len(detected) == 1 else 'have effects'} on the {metric}."
+
+
+def _without_share(analysis: Analysis, model: Model) -> list[Effect]:
+    """The terms with an effect whose share of the variation is not defined, the clearest first."""
+    if _total(model) is None:
+        return []
+    terms = (
+        term for term in analysis.effects if (term.response, term.scale) == (model.response, model.scale)
+    )
+    detected = [term for term in terms if term.adjusted_p_value is not None and _is_detected(term)]
+    return sorted(detected, key=lambda term: term.adjusted_p_value or 0.0)
+
+
+def _total(model: Model) -> float | None:
+    """The sum of the shares if it is not 1, because runs are missing; else None."""
+    reason = next((reason for reason in model.reasons if reason.code == ModelReason.NO_ALLOCATION), None)
+    return None if reason is None else figure(reason.values, "share")
+
+
+def _without_allocation(analysis: Analysis) -> list[str]:
+    """One sentence on all responses whose variation is not allocated."""
+    models = [model for model in analysis.models if _without_share(analysis, model)]
+    totals = [total for model in models if (total := _total(model)) is not None]
+    if not totals:
+        return []
+    why = "runs are missing or unequal, so the shares would add up to"
+    return [f"Shares of the variation are not reported: {why} {percent_range(min(totals), max(totals), 4)}."]
 
 
 def _best_and_worst(analysis: Analysis) -> list[str]:

@@ -14,19 +14,36 @@ from plimsoll.analyse.results.wording import count, listing, number, percent, pe
 
 MAX_SENTENCES: Final = 4
 """Maximum number of sentences of the answer; the tables of the runs contain all conditions."""
+OF_HOSTS: Final = (ConditionKind.RUN_QUEUE, ConditionKind.OUTSIDE)
+"""Kinds that the hosts of a testbed have together, because they share the cores of one machine."""
+
+Entries = list[tuple[RunResult, Condition]]
 
 
 def of_conditions(analysis: Analysis) -> list[Finding]:
     """A sentence for each kind of condition and component, of several runs that of the run with the greatest figure.
-    Invalid runs are left out."""
-    found: dict[tuple[ConditionKind, str], list[tuple[RunResult, Condition]]] = {}
+    Hosts with the same condition share a sentence. Invalid runs are left out."""
+    found: dict[tuple[ConditionKind, str], Entries] = {}
     for run in analysis.runs:
         for condition in run.conditions if run.valid else ():
             if not _is_repetition(condition, run):
                 found.setdefault((condition.kind, condition.component), []).append((run, condition))
     order = {kind: rank for rank, kind in enumerate(ConditionKind)}
-    kinds = sorted(found, key=lambda key: order[key[0]])
-    return [_finding(found[key], len(analysis.runs)) for key in kinds[:MAX_SENTENCES]]
+    together = _by_sentence(found)
+    kinds = sorted(together, key=lambda key: order[key[0]])
+    return [_finding(together[key], len(analysis.runs)) for key in kinds[:MAX_SENTENCES]]
+
+
+def _by_sentence(
+    found: dict[tuple[ConditionKind, str], Entries],
+) -> dict[tuple[ConditionKind, str], list[Entries]]:
+    """The components of each sentence, the one with the greatest figure first: of conditions of hosts all hosts."""
+    together: dict[tuple[ConditionKind, str], list[Entries]] = {}
+    for (kind, component), entries in found.items():
+        together.setdefault((kind, "" if kind in OF_HOSTS else component), []).append(entries)
+    for components in together.values():
+        components.sort(key=lambda entries: -max(condition.severity for _, condition in entries))
+    return together
 
 
 def _is_repetition(condition: Condition, run: RunResult) -> bool:
@@ -35,12 +52,17 @@ def _is_repetition(condition: Condition, run: RunResult) -> bool:
     return condition.kind == ConditionKind.RUN_QUEUE and is_known
 
 
-def _finding(entries: Sequence[tuple[RunResult, Condition]], runs: int) -> Finding:
+def _finding(components: Sequence[Entries], runs: int) -> Finding:
+    """The sentence on the first of the components, which names the others."""
+    entries, *others = components
     run, condition = max(entries, key=lambda entry: entry[1].severity)
     text = condition_text(condition)
     if runs > 1:
         most = f", most in run {run.id}" if len(entries) > 1 else f" (run {run.id})"
         text = f"in {count(len(entries))} of {plural(runs, 'run')}{most}: {text}"
+    if others:
+        hosts = listing(_host(each[0][1]) for each in others)
+        text += f"; also of {hosts}, with lower or equal figures"
     return Finding(
         Topic.CONDITIONS,
         f"{capital(text)}.",
