@@ -1,6 +1,10 @@
 //! Ends all descendants of this process.
 
 use std::fs;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at the descendants.
+const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Kills all descendants of this process, of any process group, and waits for its own children.
 /// Processes that a client program has started must not outlive the run.
@@ -23,11 +27,27 @@ pub fn end_children_but(spared: &[u32]) {
             // or a descendant.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
-        // SAFETY: a null status is allowed. Each call reaps one child that has ended, and never
-        // blocks.
-        while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        reap();
+        std::thread::sleep(INTERVAL);
     }
+}
+
+/// Waits until this process has no descendants, for at most `max_wait`.
+pub fn wait_for_children(max_wait: Duration) {
+    let since = Instant::now();
+    loop {
+        reap();
+        if descendants(std::process::id(), &[]).is_empty() || since.elapsed() >= max_wait {
+            return;
+        }
+        std::thread::sleep(INTERVAL);
+    }
+}
+
+/// Reaps the children that have ended.
+fn reap() {
+    // SAFETY: a null status is allowed. Each call reaps one child that has ended, and never blocks.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
 fn descendants(root: u32, spared: &[u32]) -> Vec<i32> {

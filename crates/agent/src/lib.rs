@@ -38,7 +38,7 @@ use crate::probing::Probing;
 use crate::run::Run;
 
 pub use attach::{AgentDirectory, AttachError, attach};
-pub use children::{end_children, end_children_but};
+pub use children::{end_children, end_children_but, wait_for_children};
 pub use source::Source;
 pub use stamped::{Datagram, GRAIN_NS, StampedSocket};
 

@@ -18,7 +18,7 @@ use plimsoll_model::{AgentSpec, AgentStartKind, Command, Event, ListenSpec};
 use tokio::runtime::Runtime;
 
 use crate::agents::door::{self, DoorError};
-use crate::agents::peer::{AgentCommand, Peer, PeerContext};
+use crate::agents::peer::{AgentCommand, Peer, PeerContext, QUIT_TIMEOUT};
 use crate::agents::time_service::TimeServer;
 use crate::error::StartError;
 use crate::events::Events;
@@ -388,8 +388,14 @@ impl Session {
     pub(crate) fn end(mut self) {
         let since = Instant::now();
         self.peers.values().for_each(Peer::ask_to_quit);
+        let has_commands = self.peers.values().any(|peer| !peer.is_local());
         while let Some((_, peer)) = self.peers.pop_first() {
             peer.wait_for_end(since);
+        }
+        if has_commands {
+            // An agent that a command has started on this host is an orphan as soon as its link has
+            // ended, and then still removes its files.
+            plimsoll_agent::wait_for_children(QUIT_TIMEOUT.saturating_sub(since.elapsed()));
         }
         plimsoll_agent::end_children();
         self.events.finish();

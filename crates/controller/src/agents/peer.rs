@@ -25,7 +25,7 @@ use crate::input::{Arrival, Input};
 /// Maximum time from the kill of a process to its end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time from Quit to the end of an agent.
-const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a local agent is started: the program, and the arguments before `--fd N`.
 #[derive(Debug, Clone)]
