@@ -1,6 +1,7 @@
 //! The thread of the monitor. It takes a reading at every second of the run, and writes samples and
 //! clock readings.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -135,17 +136,27 @@ fn wait(stopped: &Receiver<()>, ns: i64) -> bool {
 
 /// The time between a count and the end of its second, ns. The counts are at irregular times,
 /// because testers that start at whole or half seconds would be counted too often at regular ones.
-/// `index`: of the count in the run; `number`: how many follow it in its second.
-fn count_before_ns(index: i64, number: i64) -> i64 {
+/// `index`: of the count in the run; `number`: how many follow it in its second; `phase`: of the
+/// agent, from 0 to 1.
+fn count_before_ns(index: i64, number: i64, phase: f64) -> i64 {
     /// Multiples of the golden ratio are spread evenly over an interval.
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
-    let fraction = (index as f64 * GOLDEN).fract();
+    let fraction = (index as f64).mul_add(GOLDEN, phase).fract();
     ((number as f64 + fraction) * 1e9 / COUNTS_PER_SECOND as f64) as i64
+}
+
+/// The phase of the counts of an agent, from 0 to 1. The agents of emulated hosts share the cores of
+/// one machine: if all counted at the same time, each would count the others.
+fn phase_of(agent: &str) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    agent.hash(&mut hasher);
+    hasher.finish() as f64 / u64::MAX as f64
 }
 
 /// A monitor and its open files.
 struct Recording {
     monitor: Monitor,
+    phase: f64,
     ceilings: MemoryCeilings,
     clock: Arc<dyn Clock>,
     samples: Option<SideWriter<Sample>>,
@@ -160,6 +171,7 @@ impl Recording {
     fn new(config: &MonitorConfig, clock: Arc<dyn Clock>) -> Self {
         Self {
             monitor: Monitor::new(&config.watch, &config.sought, std::process::id()),
+            phase: phase_of(&config.origin.agent),
             ceilings: MemoryCeilings::new(&config.ceiling),
             clock,
             samples: Some(SideWriter::new(&config.directory, &config.origin)),
@@ -179,8 +191,9 @@ impl Recording {
     fn count_until(&mut self, stopped: &Receiver<()>, t0_raw_ns: i64, second: i64) -> bool {
         let due = t0_raw_ns + second * 1_000_000_000;
         for number in (0..COUNTS_PER_SECOND).rev() {
-            let left =
-                due - count_before_ns(second * COUNTS_PER_SECOND + number, number) - self.clock.raw_ns();
+            let left = due
+                - count_before_ns(second * COUNTS_PER_SECOND + number, number, self.phase)
+                - self.clock.raw_ns();
             if left <= 0 {
                 continue;
             }
@@ -274,4 +287,29 @@ fn write_or_close<W>(
 fn own_cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     crate::parse::on_core_ns(&text).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_on_one_machine_count_at_different_times() {
+        let agents: Vec<_> = (1..=8).map(|host| format!("far-{host}")).collect();
+        let mut offsets: Vec<i64> = agents
+            .iter()
+            .map(|agent| count_before_ns(7, 0, phase_of(agent)))
+            .collect();
+        offsets.sort_unstable();
+        let apart = offsets.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
+        assert!(apart > 500_000, "{offsets:?}");
+        for (number, index) in (0..COUNTS_PER_SECOND).zip(90..) {
+            let before = count_before_ns(index, number, phase_of("far-1"));
+            let third = 1_000_000_000 / COUNTS_PER_SECOND;
+            assert!(
+                (third * number..=third * (number + 1)).contains(&before),
+                "{before}"
+            );
+        }
+    }
 }

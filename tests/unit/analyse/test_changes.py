@@ -20,6 +20,7 @@ from plimsoll.analyse.results.wording import SPACE
 from plimsoll.analyse.run.changes import run_changes
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.columns.samples import SampleSeries
+from plimsoll.collect.hosts import Agent, AgentClock
 from plimsoll.report.charts.marks import CHANGES, change_rows
 from plimsoll.report.charts.series import chart
 from plimsoll.report.page_data import run_data
@@ -135,6 +136,36 @@ def test_processes_outside_are_the_rest_of_a_host() -> None:
     assert host.outside == pytest.approx((1.5 - 0.9) / 2) and host.outside is not None
     assert host.outside.size == 6
     assert cpu_of_hosts(samples, (), range(20, 30)) == ()
+
+
+def test_processes_of_another_host_of_a_testbed_are_not_outside() -> None:
+    """Two emulated hosts on one machine with 1.5 busy cores: a service uses 0.6 of them, each agent 0.3."""
+    t_s = np.arange(1, 11, dtype=np.float64)
+    seconds = range(2, 8)
+
+    def sampled(agent: str, service: float) -> list[SampleSeries]:
+        values = [
+            ("host", "cpu.busy", "", 0.75),
+            ("host", "cpu.busy", "0", 0.7),
+            ("host", "cpu.busy", "1", 0.8),
+        ]
+        values += [("testers", "cpu", "", 0.3)] + [("service:web", "cpu", "", service)] * (service > 0)
+        return [
+            SampleSeries(at, metric, part, t_s, np.full(10, value), agent)
+            for at, metric, part, value in values
+        ]
+
+    samples = [*sampled("near", 0.6), *sampled("far", 0.0)]
+    none = np.empty(0, dtype=np.int64)
+    agents = [
+        Agent(name, name, name, "testers", False, None, 5, AgentClock(), none, {}) for name in ("near", "far")
+    ]
+    apart = [host.outside for host in cpu_of_hosts(samples, agents, seconds)]
+    assert [float(outside.mean()) for outside in apart if outside is not None] == pytest.approx([0.3, 0.6])
+    together = cpu_of_hosts(samples, agents, seconds, one_machine=True)
+    for host in together:
+        assert host.outside == pytest.approx((1.5 - 0.6 - 0.3 - 0.3) / 2)
+    assert [list(host.components) for host in together] == [["web"], []]
 
 
 def test_sentences_of_one_run() -> None:

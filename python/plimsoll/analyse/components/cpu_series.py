@@ -44,41 +44,44 @@ def whole_seconds(window: Window) -> range:
 
 
 def cpu_of_hosts(
-    samples: Sequence[SampleSeries], agents: Sequence[Agent], seconds: range
+    samples: Sequence[SampleSeries], agents: Sequence[Agent], seconds: range, *, one_machine: bool = False
 ) -> tuple[HostCpu, ...]:
     """One entry per host with samples of its CPU, in the order of the agents. Of several agents on one host, the first
-    counts. Results without a list of agents have one agent, on the host of the lab."""
+    counts. Results without a list of agents have one agent, on the host of the lab. `one_machine`: the hosts are those
+    of a testbed and share the cores of a machine, so that no process of any of them is outside the experiment."""
     if not agents:
         hosts = [_host_cpu(samples, "", seconds, only_testers=False)]
         return tuple(host for host in hosts if host is not None)
     found: dict[str, HostCpu] = {}
+    everywhere = _of_experiment(samples, seconds) if one_machine else None
     for agent in agents:
         own = samples if len(agents) == 1 else [series for series in samples if series.agent == agent.name]
         name = "" if agent.clock.same else agent.host
         if name in found:
             continue
         only_testers = agent.role == TESTERS and not agent.clock.same
-        host = _host_cpu(own, name, seconds, only_testers=only_testers)
+        host = _host_cpu(own, name, seconds, only_testers=only_testers, inside=everywhere)
         if host is not None:
             found[name] = host
     return tuple(found.values())
 
 
 def _host_cpu(
-    samples: Sequence[SampleSeries], name: str, seconds: range, *, only_testers: bool
+    samples: Sequence[SampleSeries],
+    name: str,
+    seconds: range,
+    *,
+    only_testers: bool,
+    inside: Array | None = None,
 ) -> HostCpu | None:
+    """The CPU of a host. `inside`: cores in use by the experiment; None: those that its own samples contain."""
     busy_share = _values(samples, "host", "cpu.busy", seconds)
     cores = sampled_cores(samples)
     if busy_share is None or cores is None:
         return None
-    names = sorted({series.component for series in samples if series.metric == "cpu"} - {"monitor"})
-    used = {
-        component: values
-        for component in names
-        if (values := _values(samples, component, "cpu", seconds)) is not None
-    }
-    # The monitor is a thread of the agent, whose process tree is the component `testers`.
-    inside = _sum(used.values(), len(seconds))
+    used = _used(samples, seconds)
+    if inside is None:
+        inside = _sum(used.values(), len(seconds))
     return HostCpu(
         host=name,
         busy=busy_share * cores,
@@ -91,6 +94,27 @@ def _host_cpu(
         only_testers=only_testers,
         interrupts=_sum(filter(_is_known, _interrupts(samples, seconds)), len(seconds)),
     )
+
+
+def _used(samples: Sequence[SampleSeries], seconds: range) -> dict[str, Array]:
+    """Cores in use by each component of the experiment. The monitor is a thread of the agent, whose process tree is the
+    component `testers`."""
+    names = sorted({series.component for series in samples if series.metric == "cpu"} - {"monitor"})
+    return {
+        component: values
+        for component in names
+        if (values := _values(samples, component, "cpu", seconds)) is not None
+    }
+
+
+def _of_experiment(samples: Sequence[SampleSeries], seconds: range) -> Array:
+    """Cores in use by the experiment on all hosts. Several agents of a host can sample the same service."""
+    found: dict[tuple[str, str], Array] = {}
+    for agent in dict.fromkeys(series.agent for series in samples):
+        own = [series for series in samples if series.agent == agent]
+        for component, values in _used(own, seconds).items():
+            found["" if component.startswith(SERVICE) else agent, component] = values
+    return _sum(found.values(), len(seconds))
 
 
 def _interrupts(samples: Sequence[SampleSeries], seconds: range) -> Iterable[Array | None]:

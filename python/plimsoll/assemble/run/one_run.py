@@ -9,7 +9,7 @@ from typing import Any
 from plimsoll.analyse.answer.worded import (
     worded_run,
 )
-from plimsoll.analyse.components.cpu_series import cpu_of_hosts, whole_seconds
+from plimsoll.analyse.components.cpu_series import whole_seconds
 from plimsoll.analyse.components.sessions import database_sessions
 from plimsoll.analyse.components.utilization_hosts import HostsUsed
 from plimsoll.analyse.design.caches import cache_times
@@ -25,7 +25,7 @@ from plimsoll.analyse.hosts.hosts import (
 )
 from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.run import CacheTimes, FewTransactions, OperationResult, RunChange
+from plimsoll.analyse.results.run import CacheTimes, FewTransactions, OperationResult
 from plimsoll.analyse.run.changes import run_changes
 from plimsoll.analyse.run.few import few_transactions
 from plimsoll.analyse.run.parts import OfParts, by_part
@@ -49,6 +49,7 @@ from plimsoll.assemble.run.window import (
     at_peak,
     components_in,
     conditions_in,
+    cpu_in,
     hosts_used_in,
     layout_of,
     planned_load,
@@ -56,14 +57,12 @@ from plimsoll.assemble.run.window import (
     read_connections,
     read_staleness,
     read_tester_sessions,
-    samples_of,
     summarise_transactions,
     transactions_of,
 )
 from plimsoll.collect.columns.caches import NONE, read_caches
-from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import RunAgents, owners, read_agents, read_round_trips
-from plimsoll.collect.live import Second, seconds_of
+from plimsoll.collect.live import seconds_of
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.collect.watched import service_readings, watched_readings
 from plimsoll.errors import BadInput
@@ -160,7 +159,9 @@ def one_run(
     result = _with_ramp(run_result(facts, run_summary, rules.validity), run, measured, run_summary, rules)
     result = replace(result, few=_few(result, record))
     if not changes_by_plan and facts.loss is None:
-        result = replace(result, changes=_changes(live, samples_of(run), measured, run_agents))
+        # From the one-second counts, which exist whether or not single transactions were kept.
+        cpu = cpu_in(run, measured, run_agents)
+        result = replace(result, changes=run_changes(live, whole_seconds(measured), cpu))
     result = replace(result, conditions=conditions_in(run, measured, run_agents, result.traffic))
     shown = component_series(run, results, options, run_agents, run_summary.series)
     readings = (*service_readings(run), *watched_readings(run))
@@ -231,15 +232,6 @@ def _with_hosts(
         facts.counts, balanced=facts.counts.balanced or (lost is not None and has_balanced_counts(run))
     )
     return replace(facts, hosts=hosts, loss=lost, counts=counts, notes=notes), run_summary
-
-
-def _changes(
-    live: Sequence[Second], samples: Sequence[SampleSeries], measured: Window, run_agents: RunAgents
-) -> tuple[RunChange, ...] | None:
-    """Changes that no plan explains, from the one-second counts, which exist whether or not single transactions were
-    kept."""
-    seconds = whole_seconds(measured)
-    return run_changes(live, seconds, cpu_of_hosts(samples, run_agents.agents, seconds))
 
 
 def _caches(run: RunFiles, measured: Window) -> tuple[CacheTimes, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from plimsoll.analyse.components.conditions import run_conditions
-from plimsoll.analyse.components.cpu_series import cpu_of_hosts, whole_seconds
+from plimsoll.analyse.components.cpu_series import HostCpu, cpu_of_hosts, whole_seconds
 from plimsoll.analyse.components.outside import with_outside_cpu
 from plimsoll.analyse.components.resources import component_resources
 from plimsoll.analyse.components.utilization import CPU_THROTTLED, monitor_cpu, utilizations
@@ -226,7 +226,13 @@ def components_in(
         watched_resources(watched, window),
         hosts_of_services(run),
     )
-    return with_outside_cpu(components, cpu_of_hosts(samples, run_agents.agents, whole_seconds(window)))
+    return with_outside_cpu(components, cpu_in(run, window, run_agents))
+
+
+def cpu_in(run: RunFiles, window: Window, run_agents: RunAgents) -> tuple[HostCpu, ...]:
+    """The CPU of the hosts in the whole seconds of the window."""
+    is_testbed = (run.record["effective"].get("hosts") or {}).get("kind") == "testbed"
+    return cpu_of_hosts(samples_of(run), run_agents.agents, whole_seconds(window), one_machine=is_testbed)
 
 
 def conditions_in(
@@ -239,7 +245,7 @@ def conditions_in(
         run_agents.agents if run_agents.several else (),
         window,
         hosts_of_services(run),
-        cpu_of_hosts(samples, run_agents.agents, whole_seconds(window)),
+        cpu_in(run, window, run_agents),
         traffic,
         lambda: slow_connects(run, window),
     )
