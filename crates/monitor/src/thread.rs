@@ -145,8 +145,8 @@ fn count_before_ns(index: i64, number: i64, phase: f64) -> i64 {
     ((number as f64 + fraction) * 1e9 / COUNTS_PER_SECOND as f64) as i64
 }
 
-/// The phase of the counts of an agent, from 0 to 1. The agents of emulated hosts share the cores of
-/// one machine: if all counted at the same time, each would count the others.
+/// The phase of the counts of an agent, from 0 to 1. The agents of emulated hosts share the cores
+/// of one machine: if all counted at the same time, each would count the others.
 fn phase_of(agent: &str) -> f64 {
     let mut hasher = DefaultHasher::new();
     agent.hash(&mut hasher);
