@@ -109,7 +109,7 @@ def summarise(study: str, analysis: Analysis, environment: Mapping[str, Any]) ->
 
 
 def _outside(run: RunResult) -> float | None:
-    """The greatest share over the hosts. Those of a testbed are one machine, and each knows its own processes only."""
+    """The greatest share over the hosts; those of a testbed are one machine."""
     shares = [each.kernel.outside_cpu for each in run.components if each.kernel is not None]
     return max((share for share in shares if share is not None), default=None)
 
