@@ -1,5 +1,6 @@
 //! The exec driver with small shell programs.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use plimsoll_drive::AgentPortion;
@@ -223,11 +224,10 @@ fn a_long_lived_program_carries_out_many_transactions() {
         assert_eq!(ran.counters.succeeded, 40, "{:?}", ran.results());
         assert_eq!(ran.counters.payload, 280);
         assert!(ran.transactions.iter().all(|t| t.session == 1));
-        assert_eq!(
-            ran.transactions.iter().filter(|t| t.connected >= 0).count(),
-            2,
-            "two programs"
-        );
+        // On a busy host one tester can carry out all of them before the other has started.
+        let testers: HashSet<u32> = ran.transactions.iter().map(|t| t.tester).collect();
+        let programs = ran.transactions.iter().filter(|t| t.connected >= 0).count();
+        assert_eq!(programs, testers.len(), "one program for each tester");
     }
 }
 
