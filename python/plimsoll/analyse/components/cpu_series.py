@@ -48,7 +48,9 @@ def cpu_of_hosts(
 ) -> tuple[HostCpu, ...]:
     """One entry per host with samples of its CPU, in the order of the agents. Of several agents on one host, the first
     counts. Results without a list of agents have one agent, on the host of the lab. `one_machine`: the hosts are those
-    of a testbed and share the cores of a machine, so that no process of any of them is outside the experiment."""
+    of a testbed and share the cores of a machine, so that no process of any of them is outside the experiment. Only the
+    process that emulates the links, which is not sampled, counts as outside.
+    """
     if not agents:
         hosts = [_host_cpu(samples, "", seconds, only_testers=False)]
         return tuple(host for host in hosts if host is not None)
