@@ -355,6 +355,13 @@ def test_a_link_is_cut_and_restored_during_a_run(lab: Lab, bed: Path) -> None:
     [run] = json.loads((lab.results() / "analysis.json").read_text())["runs"]
     used = run["utilization"]["link here-far"]
     assert used["role"] == "link" and 0 < used["mean"] < 1, used
+    emulator = run["utilization"]["link emulator"]
+    assert (emulator["role"], emulator["resource"]) == ("emulator", "cpu of its process")
+    [resources] = [one for one in run["components"] if one["component"] == "link emulator"]
+    # Each of the hundreds of packets of this run costs at least some microseconds.
+    assert 0.0005 < resources["cpu"] <= 1.05 and resources["cpu"] == emulator["detail"]["cores_used"], (
+        resources
+    )
     # A busy machine can stop the testers for longer than the shortest outage; such an outage is not that of the cut.
     outages = run["actions"]["outages"]
     [outage] = [one for one in outages if one["start_s"] < 2 < one["end_s"]]

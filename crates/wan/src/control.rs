@@ -99,6 +99,8 @@ pub struct Status {
     pub late: u64,
     /// Greatest lateness of a frame, in us.
     pub latest_us: i64,
+    /// CPU time of the middle, ns.
+    pub cpu_ns: i64,
 }
 
 /// Status of one direction of a link.

@@ -138,8 +138,17 @@ def test_processes_outside_are_the_rest_of_a_host() -> None:
     assert cpu_of_hosts(samples, (), range(20, 30)) == ()
 
 
+def test_the_short_last_sample_of_an_agent_is_not_the_second_before_it() -> None:
+    t_s = np.array([1.0, 2.0, 3.0, 4.0, 4.41])
+    busy = np.array([0.9, 0.9, 0.9, 0.9, 0.04])
+    samples = [SampleSeries("host", "cpu.busy", part, t_s, busy, "") for part in ("", "0", "1")]
+    (host,) = cpu_of_hosts(samples, [], range(1, 5))
+    assert host.busy == pytest.approx([1.8, 1.8, 1.8, 0.08])
+
+
 def test_processes_of_another_host_of_a_testbed_are_not_outside() -> None:
-    """Two emulated hosts on one machine with 1.5 busy cores: a service uses 0.6 of them, each agent 0.3."""
+    """Two emulated hosts on one machine with 1.5 busy cores: a service uses 0.6 of them, each agent 0.3, the emulation
+    of the links 0.2."""
     t_s = np.arange(1, 11, dtype=np.float64)
     seconds = range(2, 8)
 
@@ -162,9 +171,9 @@ def test_processes_of_another_host_of_a_testbed_are_not_outside() -> None:
     ]
     apart = [host.outside for host in cpu_of_hosts(samples, agents, seconds)]
     assert [float(outside.mean()) for outside in apart if outside is not None] == pytest.approx([0.3, 0.6])
-    together = cpu_of_hosts(samples, agents, seconds, one_machine=True)
+    together = cpu_of_hosts(samples, agents, seconds, np.full(len(seconds), 0.2))
     for host in together:
-        assert host.outside == pytest.approx((1.5 - 0.6 - 0.3 - 0.3) / 2)
+        assert host.outside == pytest.approx((1.5 - 0.6 - 0.3 - 0.3 - 0.2) / 2)
     assert [list(host.components) for host in together] == [["web"], []]
 
 

@@ -7,10 +7,16 @@ import pytest
 
 from plimsoll.analyse.answer.components.components import evidence
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED, bottleneck
-from plimsoll.analyse.components.watched import watch_notes, watched_resources, watched_utilizations
+from plimsoll.analyse.components.watched import (
+    emulator_cores,
+    watch_notes,
+    watched_resources,
+    watched_utilizations,
+)
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.watched import WatchedReadings
+from plimsoll.plan.model.cell import EMULATOR
 
 S = 1_000_000_000
 HOUR = Window(0, 3600 * S)
@@ -240,6 +246,31 @@ def test_a_link_of_a_testbed_is_as_busy_as_its_busier_direction() -> None:
     assert found.component == "link up"
     assert evidence([used]) == " (a to b at 95\u00a0%)"
     assert bottleneck([one(links([0, 80, 160, 240, 320], [0] * 5, [100.0] * 5))]).component == NOT_RESOLVED
+
+
+def emulator(cpu: list[float]) -> WatchedReadings:
+    """The process that emulates the links of a testbed, read once a second. Seconds of CPU time."""
+    times = np.arange(len(cpu), dtype=np.float64)
+    return WatchedReadings("testbed.links", "testbed", "", times, {"cpu": np.array(cpu)})
+
+
+def test_the_emulation_of_links_can_be_the_bottleneck() -> None:
+    full = one(emulator([7.0, 7.96, 8.93, 9.89, 10.84]))
+    assert full.component == EMULATOR
+    assert full.mean == pytest.approx(0.96)
+    service = Utilization("db", "service", "cpu of its cores", 0.85, 0.8, 0.88, {}, "")
+    assert bottleneck([service, full]).component == EMULATOR
+    assert evidence([full]) == " (CPU of its process at 96\u00a0%): the target may serve more"
+    (resources,) = watched_resources([emulator([0.0, 0.25, 0.5])], HOUR)
+    assert resources.component == EMULATOR
+    assert resources.cpu == pytest.approx(0.25)
+    assert watched_resources([links([0, 1, 2], [0, 0, 0], [9.0] * 3)], HOUR) == (), "an older engine"
+
+
+def test_cores_of_the_emulation_by_second() -> None:
+    readings = emulator([0.0, 0.2, 0.8, 0.9])
+    assert emulator_cores([readings], range(1, 3)) == pytest.approx([0.6, 0.1])
+    assert emulator_cores([links([0, 1], [0, 0], [9.0] * 2)], range(3)) == pytest.approx([0, 0, 0])
 
 
 def test_the_rate_of_a_link_may_change_during_a_run() -> None:

@@ -12,13 +12,15 @@ def direction(source: str, to: str, rate: int | None, passed: int) -> dict[str, 
 
 
 def test_each_direction_with_a_rate_has_its_bytes_and_its_rate() -> None:
-    status = [
+    links = [
         direction("a", "a", None, 7),
         direction("a", "b", 8_000, 500),
         direction("b", "a", 16_000, 20),
         direction("a", "c", None, 9),
         direction("c", "a", None, 9),
     ]
-    reading = links_reading([("up", "a", "b"), ("free", "a", "c"), ("gone", "b", "c")], status)
-    assert reading.counters == {"passed up: a to b": 500, "passed up: b to a": 20}
+    ends = [("up", "a", "b"), ("free", "a", "c"), ("gone", "b", "c")]
+    reading = links_reading(ends, {"links": links, "cpu_ns": 1_500_000_000})
+    assert reading.counters == {"cpu": 1.5, "passed up: a to b": 500, "passed up: b to a": 20}
+    assert "cpu" not in links_reading(ends, {"links": links}).counters, "an older engine"
     assert reading.gauges == {"rate up: a to b": 1_000, "rate up: b to a": 2_000}

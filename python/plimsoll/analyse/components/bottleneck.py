@@ -45,11 +45,11 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
     memory was short (`memory.short_of_memory`), it is the limit, even if a CPU or a disk is full: reclaim and repeated
     reads use both. Else the bottleneck is the component with the highest utilization, if that is at least the threshold
     and its interval is above that of the second.
-    Testers and links are candidates if they are at the threshold. Testers with a CPU limit of the experiment are a
-    part of what is measured: at their limit, they are a bottleneck as a service is. A host is not compared with the
-    services and testers that run on it, because their work is its work: it is a candidate only if no service on it
-    is watched, or if it is full and no service on it is. Cores that services share are candidates if they are full
-    and none of the services is.
+    Testers, links, and the process that emulates links are candidates if they are at the threshold. Testers with a CPU
+    limit of the experiment are a part of what is measured: at their limit, they are a bottleneck as a service is. A
+    host is not compared with the services and testers that run on it, because their work is its work: it is a
+    candidate only if no service on it is watched, or if it is full and no service on it is. Cores that services share
+    are candidates if they are full and none of the services is.
     """
     testers = [c for c in components if c.role == "testers"]
     full = max((c for c in testers if _demand(c) >= GENERATOR_FULL), key=_demand, default=None)
@@ -59,7 +59,7 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
     if short is not None:
         return _memory(short)
     hosts = dict.fromkeys(c.host for c in components)
-    weighed = [c for c in components if c.role in ("testers", "link") and c.mean >= threshold]
+    weighed = [c for c in components if c.role in ("testers", "link", "emulator") and c.mean >= threshold]
     weighed += [
         candidate
         for host in hosts

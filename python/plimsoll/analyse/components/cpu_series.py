@@ -44,18 +44,18 @@ def whole_seconds(window: Window) -> range:
 
 
 def cpu_of_hosts(
-    samples: Sequence[SampleSeries], agents: Sequence[Agent], seconds: range, *, one_machine: bool = False
+    samples: Sequence[SampleSeries], agents: Sequence[Agent], seconds: range, emulator: Array | None = None
 ) -> tuple[HostCpu, ...]:
     """One entry per host with samples of its CPU, in the order of the agents. Of several agents on one host, the first
-    counts. Results without a list of agents have one agent, on the host of the lab. `one_machine`: the hosts are those
-    of a testbed and share the cores of a machine, so that no process of any of them is outside the experiment. Only the
-    process that emulates the links, which is not sampled, counts as outside.
+    counts. Results without a list of agents have one agent, on the host of the lab. `emulator`: the hosts are those of
+    a testbed, and the process that emulates its links used that many cores in each second. The hosts share the cores of
+    a machine, so that neither this process nor one of the experiment on any of them is outside.
     """
     if not agents:
         hosts = [_host_cpu(samples, "", seconds, only_testers=False)]
         return tuple(host for host in hosts if host is not None)
     found: dict[str, HostCpu] = {}
-    everywhere = _of_experiment(samples, seconds) if one_machine else None
+    everywhere = None if emulator is None else _of_experiment(samples, seconds) + emulator
     for agent in agents:
         own = samples if len(agents) == 1 else [series for series in samples if series.agent == agent.name]
         name = "" if agent.clock.same else agent.host
@@ -136,11 +136,13 @@ def _sum(parts: Iterable[Array], length: int) -> Array:
 
 
 def _values(samples: Iterable[SampleSeries], component: str, metric: str, seconds: range) -> Array | None:
-    """The values of a metric by second; None without samples in these seconds. A sample covers the second before its
-    time."""
+    """The values of a metric by second; None without samples in these seconds. A sample covers the time since the one
+    before it, at most a second: the last of an agent is shorter. It belongs to the second of the middle of that time.
+    """
     for series in samples:
         if (series.component, series.metric, series.part) == (component, metric, ""):
-            number = np.floor(series.t_s - 0.5).astype(np.int64) - seconds.start
+            covered = np.minimum(np.diff(series.t_s, prepend=-np.inf), 1.0)
+            number = np.floor(series.t_s - covered / 2).astype(np.int64) - seconds.start
             is_inside = (number >= 0) & (number < len(seconds))
             if is_inside.any():
                 out = np.full(len(seconds), np.nan)

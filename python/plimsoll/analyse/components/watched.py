@@ -15,6 +15,7 @@ from plimsoll.analyse.results.verdicts import ResourceKind
 from plimsoll.analyse.results.wording import number
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.watched import WatchedReadings
+from plimsoll.plan.model.cell import EMULATOR
 
 Array = NDArray[np.float64]
 Busy = tuple[float, float | None, float | None]
@@ -30,7 +31,7 @@ _OF_DEVICES: Final = ("disk.read ", "disk.write ", "disk.busy ", "net.receive ",
 
 def watched_utilizations(watched: Iterable[WatchedReadings], window: Window) -> tuple[Utilization, ...]:
     """One entry for each host (node exporter), for each Squid whose exporter reports its CPU time, for each control
-    group whose CPU time is limited, and for each link of a testbed with a rate.
+    group whose CPU time is limited, for each link of a testbed with a rate, and for the process that emulates links.
 
     Between two readings counters have an exact mean; an interval counts if its middle is in the window, weighted by its
     length. The binding resource of a host is the busiest of CPU, disks, those links whose speed is reported, and the
@@ -49,17 +50,21 @@ def watched_utilizations(watched: Iterable[WatchedReadings], window: Window) -> 
             case "cgroup":
                 out.append(_group(readings, steps))
             case "testbed":
-                out += _testbed_links(readings, steps)
+                out += [*_testbed_links(readings, steps), _emulator(steps)]
     return tuple(utilization for utilization in out if utilization is not None)
 
 
 def watched_resources(watched: Iterable[WatchedReadings], window: Window) -> tuple[ComponentResources, ...]:
-    """The resources of each host (node exporter), of each Squid whose exporter reports them, and of each control
-    group."""
+    """The resources of each host (node exporter), of each Squid whose exporter reports them, of each control group, and
+    the CPU of the process that emulates the links of a testbed."""
     out = []
     for readings in watched:
         steps = _Steps(readings, window)
-        if not steps.width.size or readings.kind not in _PREFIXES:
+        if not steps.width.size:
+            continue
+        if readings.kind == "testbed" and (cpu := _emulator_cpu(steps)) is not None:
+            out.append(ComponentResources(EMULATOR, readings.host, cpu=cpu))
+        if readings.kind not in _PREFIXES:
             continue
         prefix = _PREFIXES[readings.kind]
         received, sent = (steps.rates(f"{name} ") for name in ("net.receive", "net.send"))
@@ -267,6 +272,32 @@ def _testbed_links(readings: WatchedReadings, steps: _Steps) -> list[Utilization
         if used.component not in busiest or used.mean > busiest[used.component].mean:
             busiest[used.component] = used
     return list(busiest.values())
+
+
+def _emulator(steps: _Steps) -> Utilization | None:
+    """The CPU of the process that emulates the links: with a full core it forwards no more. None if its CPU time was
+    not read."""
+    cpu = _emulator_cpu(steps)
+    if cpu is None:
+        return None
+    used = steps.utilization(steps.share("cpu", steps.width))
+    kind = ResourceKind.CPU_OF_PROCESS
+    return Utilization(EMULATOR, "emulator", "cpu of its process", *used, {"cores_used": cpu}, "", kind)
+
+
+def _emulator_cpu(steps: _Steps) -> float | None:
+    """Mean of the cores that the process used."""
+    return steps.mean(steps.share("cpu", steps.width))
+
+
+def emulator_cores(watched: Iterable[WatchedReadings], seconds: range) -> Array:
+    """Cores that the process that emulates the links of a testbed used in each of these seconds of the run; 0 where its
+    CPU time was not read. Between two readings the time is taken to increase evenly."""
+    edges = np.arange(seconds.start, seconds.stop + 1, dtype=np.float64)
+    for readings in watched:
+        if readings.kind == "testbed" and "cpu" in readings.values:
+            return np.diff(np.interp(edges, readings.t_s, readings.values["cpu"]))
+    return np.zeros(len(seconds))
 
 
 def watch_notes(watched: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

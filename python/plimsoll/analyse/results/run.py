@@ -290,7 +290,8 @@ class Utilization:
 
     component: str
     role: str
-    """host, service, testers, or cores. Services share these cores; `detail` has the share that each used."""
+    """host, service, testers, link, emulator (of the links of a testbed), or cores. Services share these cores;
+    `detail` has the share that each used."""
     resource: str
     mean: float
     low: float | None

@@ -143,13 +143,13 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.BOTTLENECK,
-        5,
+        6,
         "The bottleneck of a run is the load generator if that was at 98 % or above and has no limit, else the memory "
         "of a service with a limit if the kernel killed a process of it there, or if some of its tasks waited for "
         "memory for at least 10 % of the time (lower end of the interval: 2 %), or the memory of a host with less than "
         "10 % available, by the same wait; else the component of highest utilization if that is at 90 % or above and "
         "its interval lies above that of the second, where a limit of CPU or disks counts as a resource, and a link of "
-        "a testbed with a rate as a component.",
+        "a testbed with a rate, or the process that emulates its links, as a component.",
     ),
     VerdictRule(
         RuleName.COMMON_BOTTLENECK,

@@ -13,7 +13,7 @@ from plimsoll.analyse.components.outside import with_outside_cpu
 from plimsoll.analyse.components.resources import component_resources
 from plimsoll.analyse.components.utilization import CPU_THROTTLED, monitor_cpu, utilizations
 from plimsoll.analyse.components.utilization_hosts import HostsUsed, greatest_detail, hosts_used
-from plimsoll.analyse.components.watched import watched_resources, watched_utilizations
+from plimsoll.analyse.components.watched import emulator_cores, watched_resources, watched_utilizations
 from plimsoll.analyse.hosts.clocks import greatest_bound
 from plimsoll.analyse.hosts.hosts import TesterPlacement, places_of
 from plimsoll.analyse.results.components.conditions import Condition
@@ -232,7 +232,9 @@ def components_in(
 def cpu_in(run: RunFiles, window: Window, run_agents: RunAgents) -> tuple[HostCpu, ...]:
     """The CPU of the hosts in the whole seconds of the window."""
     is_testbed = (run.record["effective"].get("hosts") or {}).get("kind") == "testbed"
-    return cpu_of_hosts(samples_of(run), run_agents.agents, whole_seconds(window), one_machine=is_testbed)
+    seconds = whole_seconds(window)
+    emulator = emulator_cores(watched_readings(run), seconds) if is_testbed else None
+    return cpu_of_hosts(samples_of(run), run_agents.agents, seconds, emulator)
 
 
 def conditions_in(

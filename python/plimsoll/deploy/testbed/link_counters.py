@@ -1,4 +1,4 @@
-"""Reads what passed the links of a testbed, and their present rates."""
+"""Reads what passed the links of a testbed, their present rates, and the CPU time of the process that emulates them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class LinksReader:
 
     def read(self) -> Reading:
         """Takes one reading. Raises ServiceError if the testbed does not answer."""
-        status = places.request(self._directory, {"ask": "status"})
-        return links_reading(self._ends, status["links"])
+        return links_reading(self._ends, places.request(self._directory, {"ask": "status"}))
 
     def close(self) -> None:
         """Does nothing: each reading has its own connection."""
 
 
-def links_reading(ends: Iterable[tuple[str, str, str]], links: Iterable[Mapping[str, Any]]) -> Reading:
+def links_reading(ends: Iterable[tuple[str, str, str]], status: Mapping[str, Any]) -> Reading:
     """For each direction of each link with a rate: `passed LINK: FROM to TO` in bytes with all headers, and its rate in
-    bytes/s, `rate LINK: FROM to TO`. `ends`: name and both sites of each link; `links`: those of the status of a
-    testbed (crates/wan/src/control.rs)."""
-    of_direction = {(link["from"], link["to"]): link for link in links}
-    counters: dict[str, float] = {}
+    bytes/s, `rate LINK: FROM to TO`. In seconds `cpu`, the CPU time of the process that emulates the links; the status
+    of an older engine lacks it. `ends`: name and both sites of each link; `status`: that of a testbed
+    (crates/wan/src/control.rs)."""
+    of_direction = {(link["from"], link["to"]): link for link in status["links"]}
+    counters: dict[str, float] = {"cpu": status["cpu_ns"] / 1e9} if "cpu_ns" in status else {}
     gauges: dict[str, float] = {}
     for name, *sites in ends:
         for source, to in (sites, reversed(sites)):

@@ -203,10 +203,14 @@ class WatchedGroup:
         return f"container {self.container}" if self.container else f"cgroup {self.group}"
 
 
+EMULATOR: Final = "link emulator"
+"""Component: the process that forwards the packets of a testbed. It has one busy thread."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatchedLinks:
-    """The links of the testbed of the testers, which count what passes them. `ends`: name and both sites of each
-    link."""
+    """The links of the testbed of the testers, which count what passes them, and the process that emulates them.
+    `ends`: name and both sites of each link."""
 
     ends: tuple[tuple[str, str, str], ...]
     every_ns: int = 200_000_000
@@ -460,9 +464,10 @@ class Config:
 
     @property
     def watched_links(self) -> tuple[WatchedLinks, ...]:
-        """The links of the testbed of the testers, if it has any."""
-        links = self.hosts.links
-        return (WatchedLinks(tuple((link.name, link.first, link.second) for link in links)),) if links else ()
+        """The links of the testbed of the testers. One without links emulates its sites."""
+        if self.hosts.testbed is None:
+            return ()
+        return (WatchedLinks(tuple((link.name, link.first, link.second) for link in self.hosts.links)),)
 
     @property
     def watched_hosts(self) -> tuple[WatchedHost, ...]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import Use
-from plimsoll.plan.model.cell import Config
+from plimsoll.plan.model.cell import EMULATOR, Config
 from plimsoll.plan.resolve.cell import component_of
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.schema.experiment import ExperimentRaw
@@ -121,6 +121,8 @@ def components_of(configs: Iterable[Config]) -> set[str] | None:
     names = set(ALWAYS)
     for config in configs:
         hosts = config.hosts
+        if hosts.testbed is not None:
+            names.add(EMULATOR)
         if hosts.named:
             if not hosts.hosts:
                 return None

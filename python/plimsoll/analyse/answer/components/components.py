@@ -61,7 +61,8 @@ def _known(reason: Reason, name: str) -> float:
 
 
 def evidence(utilizations: Sequence[Utilization]) -> str:
-    """The utilization of a bottleneck, as a range over the runs, with a warning if the component is the testers."""
+    """The utilization of a bottleneck, as a range over the runs, with a warning if the component is the testers or
+    the emulation of links."""
     if not utilizations:
         return ""
     shown = at_percent_range(
@@ -71,8 +72,9 @@ def evidence(utilizations: Sequence[Utilization]) -> str:
     )
     used = most_used(utilizations)
     parts = ", ".join(part for part in (f"{_resource(utilizations[0], shown)}", used) if part)
-    is_generator = utilizations[0].role == "testers" and not is_limited(utilizations[0])
-    return f" ({parts})" + (": the target may serve more" if is_generator else "")
+    role = utilizations[0].role
+    is_of_lab = role == "emulator" or (role == "testers" and not is_limited(utilizations[0]))
+    return f" ({parts})" + (": the target may serve more" if is_of_lab else "")
 
 
 def _resource(utilization: Utilization, shown: str) -> str:
