@@ -43,7 +43,9 @@ workload:
   broker: {vo: "{vo}", group: "{group}", cpus: 4, runtime: 10m}
   values: {vo: {uniform: [0, 59]}, group: {uniform: [0, 9]}}
 load: {testers: 4, think: 10ms}
-factors: {protocol: {path: services.points.protocol, levels: [http, binary]}}
+factors:
+  protocol: {path: services.points.protocol, levels: [http, binary]}
+  security: {path: services.points.security, levels: [none, tls]}
 design: {seed: 1}
 run: {until: {transactions: 300}, drain: 10s}
 validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%}
@@ -74,7 +76,7 @@ def test_both_protocols_are_counted_and_assessed_alike(lab: Lab) -> None:
     done = lab.run("run", lab.file(PROTOCOLS), "--json")
     assert done.code == 0, done.err
     runs = done.json["runs"]
-    assert len(runs) == 2
+    assert len(runs) == 4
     for run in runs:
         counted = {each["name"]: each["counters"] for each in run["services"]}
         grid = counted["grid"]
@@ -87,3 +89,7 @@ def test_both_protocols_are_counted_and_assessed_alike(lab: Lab) -> None:
         assert {tier["service"] for tier in run["tiers"]} == {"grid", "points.1", "points.2"}
         assert all(tier["difference"] == 0 for tier in run["tiers"])
         assert all(counted[point]["decisions_received"] > 0 for point in ("points.1", "points.2"))
+        # Each tester keeps a connection to one of the points.
+        expected = 4 if run["cell"]["security"] == "tls" else 0
+        assert sum(counted[point]["handshakes"] for point in ("points.1", "points.2")) == expected
+        assert all(counted[point]["failed_handshakes"] == 0 for point in ("points.1", "points.2"))

@@ -195,8 +195,8 @@ pub(crate) enum Framing {
 }
 
 /// A connection from a client.
-pub(crate) struct HttpConnection {
-    stream: TcpStream,
+pub(crate) struct HttpConnection<S = TcpStream> {
+    stream: S,
     buffer: Vec<u8>,
     /// Index of the first byte that was not consumed: a pipelined request may follow.
     from: usize,
@@ -206,8 +206,8 @@ pub(crate) struct HttpConnection {
     out: Vec<u8>,
 }
 
-impl HttpConnection {
-    pub(crate) fn new(stream: TcpStream, max_body: usize) -> Self {
+impl<S: AsyncRead + AsyncWrite + Unpin> HttpConnection<S> {
+    pub(crate) fn new(stream: S, max_body: usize) -> Self {
         Self {
             stream,
             buffer: Vec::with_capacity(4096),
@@ -380,16 +380,6 @@ impl HttpConnection {
         sent
     }
 
-    /// Returns when the client has closed its side. Consumes no bytes.
-    pub(crate) async fn closed(&self) {
-        let mut byte = [0];
-        // peek consumes no bytes. After a pipelined request it would return immediately each time:
-        // the end of such a connection is not detected here.
-        if let Ok(1..) = self.stream.peek(&mut byte).await {
-            std::future::pending::<()>().await;
-        }
-    }
-
     async fn refuse(&mut self, refusal: Refusal) {
         let (status, text) = refusal.answer();
         let head = Head {
@@ -402,6 +392,18 @@ impl HttpConnection {
         };
         self.respond(&head, &response, text.as_bytes()).await;
         close_refused(&mut self.stream).await;
+    }
+}
+
+impl HttpConnection {
+    /// Returns when the client has closed its side. Consumes no bytes.
+    pub(crate) async fn closed(&self) {
+        let mut byte = [0];
+        // peek consumes no bytes. After a pipelined request it would return immediately each time:
+        // the end of such a connection is not detected here.
+        if let Ok(1..) = self.stream.peek(&mut byte).await {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -427,6 +429,7 @@ pub(crate) fn reason(status: u16) -> &'static str {
         204 => "No Content",
         304 => "Not Modified",
         400 => "Bad Request",
+        403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
         408 => "Request Timeout",

@@ -32,8 +32,10 @@ mod date;
 mod http;
 mod lines;
 mod listen;
+mod tls;
 
 pub use listen::bind;
+pub use tls::SecurityMode;
 
 use thiserror::Error;
 

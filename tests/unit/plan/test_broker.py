@@ -49,6 +49,10 @@ run: {duration: 1s}
 responses: [{metric: metric.accuracy}]
 """
 """A workload whose protocol is a factor."""
+FACTORS = """\
+factors:
+  protocol: {path: services.points.protocol, levels: [http, binary]}\
+"""
 
 
 def config_of(text: str = FILE) -> Config:
@@ -87,6 +91,10 @@ def test_each_point_knows_the_grid_and_the_points_above_it() -> None:
         "hold_ms": 2000,
         "decision_ms": 500,
         "seed": 9,
+        "security": "none",
+        "cert_file": None,
+        "key_file": None,
+        "ca_file": None,
     }
     assert configs["points.1"]["peers"] == []
     without = engine_configs(FILE.replace("exchange: 250ms", "exchange: 0s"))
@@ -128,7 +136,7 @@ def test_only_the_scheme_depends_on_the_protocol() -> None:
     http, binary = (cell.config for cell in load(BOTH).cells)
     schemes = [{service.scheme for service in config.services} for config in (http, binary)]
     assert schemes == [{"http"}, {"http", "broker"}]
-    assert http.workloads[0].settings == binary.workloads[0].settings == {"connection": "kept"}
+    assert http.workloads[0].settings == binary.workloads[0].settings == {"connection": "kept", "tls": None}
     requests = [
         operation.request for config in (http, binary) for operation in config.workloads[0].operations
     ]
@@ -142,7 +150,44 @@ def test_only_the_scheme_depends_on_the_protocol() -> None:
     assert SERVICE_KINDS["broker"].serves_counters
 
 
-@pytest.mark.parametrize("url", ["broker://h.example:7000", "http://h.example", "http://h.example:80"])
+def test_security_can_be_a_factor_of_both_protocols() -> None:
+    text = BOTH.replace(
+        "run: {dur", "  security: {path: services.points.security, levels: [none, tls]}\nrun: {dur"
+    ).replace("factors: {protocol: {path: services.points.protocol, levels: [http, binary]}}", FACTORS)
+    configs = [cell.config for cell in load(text).cells]
+    assert {config.services[-1].scheme for config in configs} == {"http", "broker", "https", "brokers"}
+    tiers = [{tier.service for tier in tiers_of(config)} for config in configs]
+    assert tiers == [{"grid", "points.1", "points.2"}] * 4
+    secured = FILE.replace("seed: 7}", "seed: 7, security: tls}")
+    found = [str(problem) for problem in problems(secured)]
+    assert len(found) == 3
+    assert all("does not have the client certificates that points." in problem for problem in found)
+    driven = BOTH.replace("instances: 2}", "instances: 2, security: tls}")
+    (work,) = config_of(driven.replace("runtime: 90s}", "runtime: 90s, tls: {proxy: run}}")).workloads
+    assert work.settings["tls"] == {
+        **dict.fromkeys(("ca_file", "ca_dir", "cert", "key")),
+        "verify": True,
+        "proxy": "run",
+    }
+    unused = problems(FILE.replace("seed: 7}", "ca_file: ca.pem}"))
+    assert "is used only with `security: tls`" in str(unused[0])
+
+
+def test_a_broker_is_asked_from_several_addresses() -> None:
+    text = BOTH.replace("runtime: 90s}", "runtime: 90s, source_addresses: 127.0.0.2..127.0.0.3}")
+    assert config_of(text).workloads[0].settings["source_addresses"] == ["127.0.0.2", "127.0.0.3"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "broker://h.example:7000",
+        "brokers://h.example:7000",
+        "http://h.example",
+        "http://h.example:80",
+        "https://h.example",
+    ],
+)
 def test_the_protocol_of_a_url_is_that_of_its_scheme(url: str) -> None:
     lines = [line for line in BOTH.splitlines() if not line.startswith("factors:")]
     config = config_of("\n".join(lines).replace("target: points", f"target: {url}"))
@@ -153,7 +198,7 @@ def test_the_protocol_of_a_url_is_that_of_its_scheme(url: str) -> None:
     ("old", "new", "message"),
     [
         ("target: points", "target: 'broker://h.example'", "has no port"),
-        ("target: points", "target: 'tcp://h.example:1'", "not a URL with broker: or http:"),
+        ("target: points", "target: 'tcp://h.example:1'", "not a URL with broker: or brokers: or http:"),
         (
             'vo: "{vo}"',
             "vo: many",

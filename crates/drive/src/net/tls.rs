@@ -60,6 +60,17 @@ impl TlsSettings {
     }
 }
 
+/// Name of the directory with the certificates that a service has made.
+const MADE: &str = "credentials";
+
+/// The directory with the certificates that a service has made for its clients, if its URL contains
+/// it.
+pub fn made_directory(url: &str) -> Option<&Path> {
+    let (_, address) = url.split_once("://")?;
+    let directory = Path::new(&address[address.find('/')?..]);
+    directory.ends_with(MADE).then_some(directory)
+}
+
 /// Files in which distributions keep the CA certificates of the web.
 const SYSTEM_CA_FILES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",

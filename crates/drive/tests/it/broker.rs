@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll_model::{NOT_HAPPENED, Outcome};
-use plimsoll_services::bind;
 use plimsoll_services::broker::{BrokerConfig, GridConfig, serve_grid, serve_point};
+use plimsoll_services::{SecurityMode, bind};
 use plimsoll_wire::broker::{Frame, HEADER, JobRequest, MAX_BODY, Quality, Reply, Status};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::harness::*;
+use crate::tls::{pki, tls};
 
 const PLACED: (Outcome, &str) = (Outcome::Ok, "");
 const PROTOCOLS: [&str; 2] = ["broker", "http"];
@@ -26,6 +27,10 @@ struct Broker {
 
 impl Broker {
     fn start() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut BrokerConfig) + Send + 'static) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let (sender, port) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -41,11 +46,12 @@ impl Broker {
                     policies: vec!["* * 100".into()],
                     ..GridConfig::default()
                 };
-                let broker = BrokerConfig {
+                let mut broker = BrokerConfig {
                     grid: config.clone(),
                     grid_address: grid.local_addr().unwrap().to_string(),
                     ..BrokerConfig::default()
                 };
+                change(&mut broker);
                 sender.send(point.local_addr().unwrap().port()).unwrap();
                 tokio::select! {
                     ended = serve_grid(grid, config, std::future::pending()) => ended.unwrap(),
@@ -114,6 +120,58 @@ fn both_protocols_have_the_same_outcomes_and_metrics() {
             }
         }
     }
+}
+
+#[test]
+fn both_protocols_have_tls_with_client_certificates() {
+    let pki = pki("broker-tls", true);
+    let directory = pki.directory.clone();
+    let broker = Broker::with(move |config| {
+        let file = |name: &str| Some(directory.join(name));
+        config.security = SecurityMode::Tls;
+        (config.cert_file, config.key_file) = (file("server.pem"), file("server.key"));
+        config.ca_file = file("cas/0123abcd.0");
+    });
+    let secured = |scheme: &str, connection: &str, change: &dyn Fn(&mut Value)| {
+        let mut spec = workload(&broker.url(scheme), connection, job("1"), 6);
+        spec["workloads"][0]["settings"]["tls"] = tls(&pki.directory, |tls| {
+            tls["cert"] = json!(pki.directory.join("client.pem"));
+            tls["key"] = json!(pki.directory.join("client.key"));
+            change(tls);
+        });
+        spec
+    };
+    for scheme in ["brokers", "https"] {
+        for (connection, handshakes) in [("kept", 1), ("per-request", 6)] {
+            let ran = run(secured(scheme, connection, &|_| {}));
+            assert_eq!(ran.results(), vec![PLACED; 6], "{scheme} {:?}", ran.notes);
+            assert_eq!(ran.metric("tls_handshake_s").len(), handshakes, "{scheme}");
+            assert_eq!(ran.metric("accuracy").len(), 6);
+        }
+        let ran = run(secured(scheme, "kept", &|tls| tls["proxy"] = json!("tester")));
+        assert_eq!(ran.results(), vec![PLACED; 6], "{scheme} {:?}", ran.notes);
+        let message = refused(secured(scheme, "kept", &|tls| {
+            (tls["cert"], tls["key"]) = (Value::Null, Value::Null);
+        }));
+        assert!(message.contains("needs a client certificate"), "{message}");
+    }
+    for (scheme, code) in [("broker", "invalid message"), ("http", "http 403")] {
+        let ran = run(workload(&broker.url(scheme), "kept", job("1"), 2));
+        assert_eq!(ran.results(), vec![(Outcome::Error, code); 2], "{:?}", ran.notes);
+    }
+    // A handshake that is none ends the connection and is counted. Counters need no TLS.
+    let talk = |request: &[u8]| {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", broker.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(request).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    talk(b"\x16\x03\x01\0\x05hello");
+    let stats = talk(b"GET /plimsoll/stats HTTP/1.0\r\n\r\n");
+    assert!(stats.contains("\"failed_handshakes\":1"), "{stats}");
+    assert!(stats.contains("\"handshakes\":16"), "{stats}");
 }
 
 #[test]
@@ -387,7 +445,9 @@ fn a_kept_connection_that_closes_without_an_answer_is_not_repeated() {
 fn settings_that_cannot_be_used_are_refused() {
     let message = |url: &str, request: Value| refused(workload(url, "kept", request, 1));
     for url in [
-        "https://127.0.0.1:1",
+        "ftp://127.0.0.1:1",
+        "https://127.0.0.1:1/decide",
+        "brokers://127.0.0.1",
         "broker://127.0.0.1",
         "broker://127.0.0.1:1/decide",
         "http://127.0.0.1:1/?x",

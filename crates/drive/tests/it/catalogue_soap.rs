@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
 
 use plimsoll_model::Outcome;
-use plimsoll_services::catalogue::{CatalogueConfig, Protocol, SecurityMode};
+use plimsoll_services::SecurityMode;
+use plimsoll_services::catalogue::{CatalogueConfig, Protocol};
 use plimsoll_wire::catalogue::soap::{Answer, Call, Fault, FaultCode, Message};
 use plimsoll_wire::catalogue::{Reply, Request, Status};
 use serde_json::json;

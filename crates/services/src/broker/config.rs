@@ -1,5 +1,6 @@
 //! The configurations of the grid and of a decision point, and the sites that follow from them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::policy::Policies;
 use super::select::Selector;
 use crate::ServiceError;
+use crate::tls::{SecurityMode, TlsKeys};
 
 /// The simulated grid. Decision points get the same configuration, from which they know the sites
 /// and their policies.
@@ -76,6 +78,14 @@ pub struct BrokerConfig {
     pub decision_ms: u64,
     /// Seed of random choices.
     pub seed: u64,
+    /// How the clients of jobs are identified.
+    pub security: SecurityMode,
+    /// Path of the certificate of the point with its chain, in PEM.
+    pub cert_file: Option<PathBuf>,
+    /// Path of its key, in PEM.
+    pub key_file: Option<PathBuf>,
+    /// Path of the certificates of the authorities that sign those of clients, in PEM.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// What is known of the sites: their CPUs and policies.
@@ -155,7 +165,13 @@ impl BrokerConfig {
         check("peers", self.peers.len(), 0, super::MAX_POINTS - 1)?;
         check("exchange_ms", self.exchange_ms.unwrap_or(1), 1, 86_400_000)?;
         check("hold_ms", self.hold_ms, 0, 3_600_000)?;
-        check("decision_ms", self.decision_ms, 0, 60_000)
+        check("decision_ms", self.decision_ms, 0, 60_000)?;
+        self.tls().check()
+    }
+
+    pub(super) fn tls(&self) -> TlsKeys<'_> {
+        let (cert, key, ca) = (&self.cert_file, &self.key_file, &self.ca_file);
+        TlsKeys::new(self.security, cert.as_ref(), key.as_ref(), ca.as_ref())
     }
 
     pub(super) fn decision(&self) -> Duration {

@@ -14,6 +14,10 @@
 //! requests are HTTP with JSON: those to the grid, the exchange between points, and those for
 //! counters. They are few or have no client that is measured.
 //!
+//! With `security: tls`, jobs need TLS with a client certificate or a grid proxy, in both
+//! protocols. The first byte of a connection shows whether it is TLS. The other requests stay
+//! without TLS: they are those of Plimsoll itself.
+//!
 //! | service | request | response |
 //! |---|---|---|
 //! | `broker` | `POST /decide` `{"vo": 3, "group": 7, "cpus": 1, "runtime_ms": 60000}` | `{"job": 12, "site": 7, "accuracy": 0.93, "misplaced": false}`. 503: no site has capacity, or the grid refuses the job, with `error` and `status` |
@@ -52,6 +56,7 @@ use std::time::Instant;
 
 use plimsoll_wire::broker::MEDIA_TYPE;
 use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::http::{Head, HttpConnection, Response};
 
@@ -69,8 +74,8 @@ fn elapsed_ns(origin: Instant) -> u64 {
 
 /// Sends a response with a JSON body. `fields`: further header fields, each with `\r\n` at its end.
 /// Returns false if the connection must be closed.
-async fn respond(
-    connection: &mut HttpConnection,
+async fn respond<S: AsyncRead + AsyncWrite + Unpin>(
+    connection: &mut HttpConnection<S>,
     head: &Head,
     status: u16,
     fields: String,
@@ -83,8 +88,8 @@ async fn respond(
 }
 
 /// [`respond`] with a body that is JSON.
-async fn respond_json(
-    connection: &mut HttpConnection,
+async fn respond_json<S: AsyncRead + AsyncWrite + Unpin>(
+    connection: &mut HttpConnection<S>,
     head: &Head,
     status: u16,
     fields: String,

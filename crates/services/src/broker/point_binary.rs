@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::point_service::PointService;
+use super::point_service::{NO_TLS, PointService};
 use crate::http::{IDLE_TIMEOUT, WRITE_TIMEOUT, close_refused};
 
 /// Capacity of the buffer for requests, bytes: more than a message, so that it does not grow.
@@ -51,7 +51,7 @@ struct BinaryConnection<S> {
 }
 
 impl PointService {
-    pub(super) async fn serve_binary(&self, stream: TcpStream) {
+    pub(super) async fn serve_binary<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) {
         let mut connection = BinaryConnection::new(stream, TIMEOUTS);
         let mut grid = self.grid_client();
         loop {
@@ -67,6 +67,16 @@ impl PointService {
                 return;
             }
         }
+    }
+
+    /// Refuses a client without TLS.
+    pub(super) async fn refuse_binary(&self, stream: TcpStream) {
+        let mut connection = BinaryConnection::new(stream, TIMEOUTS);
+        let refusal = Reply::refused(Status::InvalidMessage, NO_TLS);
+        if connection.send(&refusal).await {
+            close_refused(&mut connection.stream).await;
+        }
+        self.counters.refused();
     }
 }
 

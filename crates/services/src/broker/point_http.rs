@@ -1,16 +1,17 @@
 //! A decision point over HTTP with JSON: jobs, exchanges of other points, and counters.
 
 use plimsoll_wire::broker::{DECIDE_PATH, Reply, Status};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::client::Client;
-use super::point_service::PointService;
+use super::point_service::{NO_TLS, PointService};
 use super::{ErrorBody, MAX_BODY, respond, respond_json};
 use crate::counters::Question;
 use crate::http::{Head, HttpConnection, Next, Response};
 
 impl PointService {
-    pub(super) async fn serve_http(&self, stream: TcpStream) {
+    /// `accepts_jobs`: false for clients without TLS of a point that requires it.
+    pub(super) async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, accepts_jobs: bool) {
         let mut connection = HttpConnection::new(stream, MAX_BODY);
         let mut head = Head::default();
         let mut body = Vec::new();
@@ -27,6 +28,10 @@ impl PointService {
                 connection.respond(&head, &response, text.as_bytes()).await
             } else if (head.method(), head.target()) == ("POST", "/exchange") {
                 self.send_exchange(&mut connection, &head, &body).await
+            } else if !accepts_jobs {
+                self.counters.refused();
+                let error = ErrorBody::new(NO_TLS);
+                respond(&mut connection, &head, 403, String::new(), &error).await
             } else {
                 self.counters.received(1);
                 self.send_decision(&mut grid, &mut connection, &head, &body).await
@@ -37,10 +42,10 @@ impl PointService {
         }
     }
 
-    async fn send_decision(
+    async fn send_decision<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         grid: &mut Client,
-        connection: &mut HttpConnection,
+        connection: &mut HttpConnection<S>,
         head: &Head,
         body: &[u8],
     ) -> bool {
@@ -58,7 +63,12 @@ impl PointService {
         respond_json(connection, head, status, fields, &reply.to_json()).await
     }
 
-    async fn send_exchange(&self, connection: &mut HttpConnection, head: &Head, body: &[u8]) -> bool {
+    async fn send_exchange<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        connection: &mut HttpConnection<S>,
+        head: &Head,
+        body: &[u8],
+    ) -> bool {
         let answer = serde_json::from_slice(body)
             .map_err(ErrorBody::new)
             .and_then(|request| {

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use plimsoll_wire::broker::{FIRST_BYTE, JobRequest, Quality, Reply, Status};
 use rand::RngExt;
 use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 use super::client::{CallError, Client};
 use super::config::BrokerConfig;
@@ -22,9 +24,16 @@ use crate::ServiceError;
 use crate::counters::{Counters, Counts};
 use crate::http::IDLE_TIMEOUT;
 use crate::listen::serve_connections;
+use crate::tls::{self, Handshakes};
 
+/// Text of the refusal of a job without TLS.
+pub(super) const NO_TLS: &str = "this decision point accepts jobs only within TLS";
 /// Interval at which a job that is held looks for a site again.
 const HOLD_INTERVAL: Duration = Duration::from_millis(20);
+/// First byte of a TLS connection: the type of a record of a handshake (RFC 8446, section 5.1).
+const TLS_RECORD: u8 = 0x16;
+/// Maximum time of a TLS handshake, and for a client to accept the end of TLS.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of requests of one exchange, so that a peer with many decisions does not occupy
 /// the point. The others follow after the interval.
 const MAX_ROUNDS: usize = 20;
@@ -68,6 +77,10 @@ pub(super) struct PointStats {
     decisions_received: u64,
     /// Own decisions that were removed too early, because there were too many.
     decisions_lost: u64,
+    /// TLS handshakes that were completed.
+    handshakes: u64,
+    /// TLS handshakes that failed.
+    failed_handshakes: u64,
     /// Jobs in the view that have not ended.
     jobs_known: usize,
     /// Jobs that wait at this point for a site with capacity.
@@ -81,6 +94,9 @@ pub(super) struct PointService {
     origin: Instant,
     pub(super) counters: Counters,
     tally: Tally,
+    /// None: clients state nothing about themselves.
+    tls: Option<TlsAcceptor>,
+    handshakes: Handshakes,
     /// Held during `decision_ms` of each decision.
     container: tokio::sync::Mutex<()>,
 }
@@ -98,6 +114,8 @@ pub async fn serve_point(
         origin: Instant::now(),
         counters: Counters::default(),
         tally: Tally::default(),
+        tls: tls::server(&config.tls())?.map(TlsAcceptor::from),
+        handshakes: Handshakes::default(),
         container: tokio::sync::Mutex::new(()),
         config,
     });
@@ -130,11 +148,38 @@ impl PointService {
     /// Serves a connection in the protocol of its first byte.
     async fn connection(&self, stream: TcpStream) {
         let mut first = [0];
-        match timeout(IDLE_TIMEOUT, stream.peek(&mut first)).await {
-            Ok(Ok(1)) if first == [FIRST_BYTE] => self.serve_binary(stream).await,
-            Ok(Ok(1)) => self.serve_http(stream).await,
+        let Ok(Ok(1)) = timeout(IDLE_TIMEOUT, stream.peek(&mut first)).await else {
+            return;
+        };
+        match (first[0], &self.tls) {
+            (TLS_RECORD, Some(acceptor)) => Box::pin(self.secure_connection(acceptor, stream)).await,
+            (FIRST_BYTE, None) => self.serve_binary(stream).await,
+            (FIRST_BYTE, Some(_)) => self.refuse_binary(stream).await,
+            (_, tls) => self.serve_http(stream, tls.is_none()).await,
+        }
+    }
+
+    /// [`Self::connection`] within TLS.
+    async fn secure_connection(&self, acceptor: &TlsAcceptor, stream: TcpStream) {
+        let accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
+        let stream = match accepted.unwrap_or_else(|late| Err(late.into())) {
+            Ok(stream) => stream,
+            Err(error) => {
+                if let Some(line) = self.handshakes.fail(&error) {
+                    eprintln!("{line}");
+                }
+                return;
+            }
+        };
+        self.handshakes.complete();
+        let mut stream = BufReader::new(stream);
+        let first = timeout(IDLE_TIMEOUT, stream.fill_buf()).await;
+        match first.map(|read| read.map(|bytes| bytes.first().copied())) {
+            Ok(Ok(Some(FIRST_BYTE))) => self.serve_binary(&mut stream).await,
+            Ok(Ok(Some(_))) => self.serve_http(&mut stream, true).await,
             _ => {}
         }
+        let _ = timeout(HANDSHAKE_TIMEOUT, stream.shutdown()).await;
     }
 
     /// A client of the grid for one connection, whose requests follow each other.
@@ -312,6 +357,8 @@ impl PointService {
             decisions_sent: get(&tally.decisions_sent),
             decisions_received: get(&tally.decisions_received),
             decisions_lost,
+            handshakes: self.handshakes.completed(),
+            failed_handshakes: self.handshakes.failed(),
             jobs_known,
             jobs_held: tally.held.load(Ordering::Relaxed),
         }

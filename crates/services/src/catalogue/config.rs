@@ -7,16 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::database;
 use crate::ServiceError;
-
-/// How clients are identified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SecurityMode {
-    /// A client states who it is.
-    None,
-    /// TLS with client certificates.
-    Tls,
-}
+use crate::tls::{SecurityMode, TlsKeys};
 
 /// The protocol of the service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +51,7 @@ pub struct CatalogueConfig {
     #[serde(default = "twenty")]
     pub threads: usize,
     /// How clients are identified.
-    #[serde(default = "none")]
+    #[serde(default)]
     pub security: SecurityMode,
     /// Path of the certificate of the service with its chain, in PEM.
     #[serde(default)]
@@ -92,9 +83,6 @@ fn twenty() -> usize {
 fn sixty() -> f64 {
     60.0
 }
-fn none() -> SecurityMode {
-    SecurityMode::None
-}
 
 impl CatalogueConfig {
     /// A configuration with the defaults, without security.
@@ -104,7 +92,7 @@ impl CatalogueConfig {
             logic: Logic::default(),
             protocol: Protocol::default(),
             threads: twenty(),
-            security: none(),
+            security: SecurityMode::default(),
             cert_file: None,
             key_file: None,
             ca_file: None,
@@ -126,22 +114,12 @@ impl CatalogueConfig {
             let why = format!("expected 0.001 to 86,400 s, got {}", self.idle_timeout_s);
             return wrong("idle_timeout_s", why);
         }
-        for (key, file) in [
-            ("cert_file", &self.cert_file),
-            ("key_file", &self.key_file),
-            ("ca_file", &self.ca_file),
-        ] {
-            match (self.security, file) {
-                (SecurityMode::Tls, None) => {
-                    return wrong(key, "expected a PEM file, because security is tls".into());
-                }
-                (SecurityMode::None, Some(_)) => {
-                    return wrong(key, "used only with security: tls".into());
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        self.tls().check()
+    }
+
+    pub(super) fn tls(&self) -> TlsKeys<'_> {
+        let (cert, key, ca) = (&self.cert_file, &self.key_file, &self.ca_file);
+        TlsKeys::new(self.security, cert.as_ref(), key.as_ref(), ca.as_ref())
     }
 }
 

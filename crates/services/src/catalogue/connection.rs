@@ -17,7 +17,6 @@ use super::config::Protocol;
 use super::database::DatabaseError;
 use super::store::{Store, User, result};
 use super::stream::LimitedStream;
-use super::tls;
 
 pub(super) use soap::description;
 
@@ -26,8 +25,6 @@ pub(super) use soap::description;
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time from the first byte of a request to its last, and for a client to read a reply.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Number of failed handshakes that the log contains. The counter has the number of all.
-const LOGGED_HANDSHAKES: u64 = 20;
 /// Number of bytes of a read.
 const PIECE: usize = 16 * 1024;
 /// Buffers larger than this are released after the request.
@@ -86,20 +83,15 @@ impl<'a> Worker<'a> {
         };
         while connection.is_handshaking() {
             if let Err(error) = connection.complete_io(&mut stream) {
-                let before = shared.tally.failed_handshakes.fetch_add(1, Ordering::Relaxed);
-                if before < LOGGED_HANDSHAKES {
-                    log(&format!(
-                        "handshake {} failed: {}",
-                        before + 1,
-                        tls::failure(&error)
-                    ));
+                if let Some(line) = shared.tally.handshakes.fail(&error) {
+                    log(&line);
                 }
                 // The alert states the reason to the client.
                 let _ = connection.write_tls(&mut stream);
                 return;
             }
         }
-        shared.tally.handshakes.fetch_add(1, Ordering::Relaxed);
+        shared.tally.handshakes.complete();
         // With a proxy, the client is the end entity that has issued it.
         let certificate = connection.peer_certificates().and_then(end_entity);
         let mut session = Session {

@@ -26,7 +26,6 @@ mod database;
 mod store;
 mod stream;
 mod tally;
-mod tls;
 
 use std::future::Future;
 use std::net::TcpStream as StdStream;
@@ -40,7 +39,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub use config::{CatalogueConfig, Logic, Protocol, SecurityMode};
+pub use config::{CatalogueConfig, Logic, Protocol};
 pub use tally::CatalogueStats;
 
 use self::connection::Worker;
@@ -51,6 +50,7 @@ use crate::ServiceError;
 use crate::counters::{Counters, Question};
 use crate::http::{Head, HttpConnection, Next, Response};
 use crate::listen::serve_connections;
+use crate::tls;
 
 /// Maximum time from the connection to its first byte.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -88,7 +88,7 @@ pub async fn serve(
             .map_err(|error| ServiceError::io("cannot create the functions")(error.into()))??;
     }
     let shared = Arc::new(ServiceState {
-        tls: tls::server(&config)?,
+        tls: tls::server(&config.tls())?,
         database: config.database,
         protocol: config.protocol,
         threads: config.threads,

@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::connection::entries_of;
 use crate::counters::Counts;
+use crate::tls::Handshakes;
 
 /// Counters of operations. They never decrease.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    pub(super) handshakes: AtomicU64,
-    pub(super) failed_handshakes: AtomicU64,
+    pub(super) handshakes: Handshakes,
     pub(super) database_errors: AtomicU64,
     pub(super) waiting: AtomicU64,
     pub(super) busy: AtomicU64,
@@ -77,8 +77,8 @@ impl Tally {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CatalogueStats {
             counts,
-            handshakes: get(&self.handshakes),
-            failed_handshakes: get(&self.failed_handshakes),
+            handshakes: self.handshakes.completed(),
+            failed_handshakes: self.handshakes.failed(),
             database_errors: get(&self.database_errors),
             deadlocks: get(&store.deadlocks),
             function_calls: get(&store.function_calls),

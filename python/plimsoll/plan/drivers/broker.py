@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from plimsoll.plan.drivers.common import Connection
+from plimsoll.plan.drivers.common import ClientTls, Connection, client_tls_settings, tls_files
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
-from plimsoll.plan.model.cell import Json
+from plimsoll.plan.drivers.source_addresses import KEY, SourceAddresses, source_settings
+from plimsoll.plan.model.cell import Json, Operation
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, PlainText, Raw
 from plimsoll.plan.source.units import NS
@@ -28,10 +30,18 @@ class BrokerSection(Raw):
     cpus: PlainText = "1"
     runtime: Annotated[Duration, Field(ge=NS["ms"], le=7 * NS["d"])] = 60 * NS["s"]
     connection: Connection = "kept"
+    tls: ClientTls | None = None
+    source_addresses: SourceAddresses | None = None
 
 
 def _broker_settings(section: BrokerSection, at: KeyPath, context: Context) -> dict[str, Json]:
-    return {"connection": section.connection}
+    return {
+        "connection": section.connection,
+        "tls": None
+        if section.tls is None
+        else client_tls_settings(section.tls, (*at, "tls"), context, is_made=True),
+        **source_settings(section.source_addresses, at, context),
+    }
 
 
 def _broker_requests(section: BrokerSection, at: KeyPath, context: Context) -> Requests:
@@ -46,6 +56,15 @@ def _broker_requests(section: BrokerSection, at: KeyPath, context: Context) -> R
     return [("decide", {**request, "runtime_ms": round(section.runtime / NS["ms"])})]
 
 
+def _files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> Iterator[str]:
+    yield from tls_files(settings)
+
+
 BROKER = Driver(
-    BrokerSection, frozenset({"connection"}), ("broker", "http"), _broker_settings, _broker_requests
+    BrokerSection,
+    frozenset({"connection", "tls", KEY}),
+    ("broker", "brokers", "http", "https"),
+    _broker_settings,
+    _broker_requests,
+    files=_files,
 )

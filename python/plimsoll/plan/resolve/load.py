@@ -26,6 +26,7 @@ from plimsoll.plan.schema.load import LoadRaw, OnErrorRaw, ValuesRaw, WorkloadRa
 from plimsoll.plan.schema.targets import TargetRaw
 from plimsoll.plan.services.addresses import services_in
 from plimsoll.plan.services.section import ServiceSection
+from plimsoll.plan.services.secured import check_made_certificates
 from plimsoll.plan.services.slapd import check_client_certificate
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Dist
@@ -79,6 +80,8 @@ def resolve_workload(
         check_protocols(settings, operations, target, services, (*at, "catalogue"), context)
     if raw.driver == "ldap":
         check_client_certificate(settings, target, sections, (*at, "ldap"), context)
+    if raw.driver == "http":
+        check_made_certificates(target, sections, (*at, "target"), context)
     if raw.driver == "exec":
         _check_addresses(settings, operations, sections, (*at, "exec"), context)
     values = {key: _values(key, value, (*at, "values", key), context) for key, value in raw.values.items()}
@@ -281,6 +284,7 @@ def _endpoint(
         "http",
         "https",
         "broker",
+        "brokers",
         "catalogue",
         "catalogues",
         "soap",
@@ -301,7 +305,7 @@ def _endpoint(
         )
     elif url.scheme != "sqlite" and not url.hostname and schemes:
         context.wrong(at, f'"{address}" has no host')
-    elif url.scheme in ("broker", "tcp") and port is None:
+    elif url.scheme in ("broker", "brokers", "tcp") and port is None:
         context.wrong(at, f'"{address}" has no port')
     written = address
     if url.scheme == "sqlite" and not url.netloc:

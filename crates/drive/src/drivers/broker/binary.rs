@@ -9,9 +9,10 @@ use plimsoll_wire::broker::{BrokerProtocolError, Frame, HEADER, MAX_BODY, Reply}
 
 use super::error::DecisionError;
 use crate::driver::{Attempt, Waiting};
+use crate::http1::connection::Route;
 use crate::lane::reactor::Io;
 use crate::net::round_trips::{Names, RoundTrips};
-use crate::net::{Host, Stream};
+use crate::net::transport::Transport;
 use crate::tester::failure::Failure;
 
 /// Capacity of the buffer for a reply that is kept between transactions, bytes.
@@ -20,7 +21,7 @@ const KEPT_CAPACITY: usize = HEADER + MAX_BODY as usize;
 /// Connections of one tester, one per point.
 pub(super) struct BinaryConnections {
     io: Io,
-    kept: Vec<Option<(Stream, u32)>>,
+    kept: Vec<Option<(Transport, u32)>>,
     keep: bool,
     sessions: u32,
     names: Names,
@@ -50,41 +51,51 @@ impl BinaryConnections {
     pub(super) async fn exchange(
         &mut self,
         point: usize,
-        host: &Host,
+        route: &Route,
         request: &[u8],
         attempt: &mut Attempt,
     ) -> Result<Reply, DecisionError> {
-        let kept = self.kept[point].take().filter(|(stream, _)| !stream.is_closed());
+        let kept = self.kept[point]
+            .take()
+            .filter(|(transport, _)| !transport.is_closed());
         let is_reused = kept.is_some();
-        let (mut stream, session) = match kept {
+        let (mut transport, session) = match kept {
             Some(kept) => kept,
-            None => self.connect(host, attempt).await?,
+            None => self.connect(route, attempt).await?,
         };
         attempt.session = if self.keep { session } else { 0 };
         attempt.waiting = Waiting::FirstByte;
         self.input.clear();
-        let reply = self.round_trip(&mut stream, request, is_reused, attempt).await;
+        let reply = self.round_trip(&mut transport, request, is_reused, attempt).await;
         self.input.shrink_to(KEPT_CAPACITY);
         let reply = reply?;
-        self.trips.ended(point, &stream, attempt);
+        self.trips.ended(point, transport.stream(), attempt);
         if self.keep {
-            self.kept[point] = Some((stream, session));
+            self.kept[point] = Some((transport, session));
         }
         Ok(reply)
     }
 
-    async fn connect(&mut self, host: &Host, attempt: &mut Attempt) -> Result<(Stream, u32), Failure> {
+    async fn connect(&mut self, route: &Route, attempt: &mut Attempt) -> Result<(Transport, u32), Failure> {
         attempt.waiting = Waiting::Connect;
-        let stream = self.names.connect(host, &self.io, attempt).await;
+        let stream = self.names.connect(&route.host, &self.io, attempt).await;
         let stream = stream.map_err(|error| Failure::connecting(&error))?;
+        let transport = match &route.tls {
+            None => Transport::Plain(stream),
+            Some((connector, name)) => self
+                .names
+                .secure(stream, (connector, name), attempt)
+                .await
+                .map_err(|error| Failure::talking(&error))?,
+        };
         attempt.connected = attempt.now();
         self.sessions += 1;
-        Ok((stream, self.sessions))
+        Ok((transport, self.sessions))
     }
 
     async fn round_trip(
         &mut self,
-        stream: &mut Stream,
+        transport: &mut Transport,
         request: &[u8],
         is_reused: bool,
         attempt: &mut Attempt,
@@ -102,15 +113,17 @@ impl BinaryConnections {
         };
         let mut sent = 0;
         while sent < request.len() {
-            let count = poll_fn(|_| stream.poll_send(&request[sent..])).await;
+            let count = poll_fn(|context| transport.poll_write(context, &request[sent..])).await;
             let count = count.map_err(|error| lost(&error, true))?;
             sent += count;
             attempt.sent += count as u64;
         }
+        let flushed = poll_fn(|context| transport.poll_flush(context)).await;
+        flushed.map_err(|error| lost(&error, true))?;
         loop {
-            let read = poll_fn(|_| {
+            let read = poll_fn(|context| {
                 let mut buffer = self.io.buffer();
-                let count = ready!(stream.poll_recv(&mut buffer))?;
+                let count = ready!(transport.poll_read(context, &mut buffer))?;
                 if count > 0 {
                     attempt.read(count);
                 }

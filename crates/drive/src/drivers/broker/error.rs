@@ -8,6 +8,11 @@ use crate::tester::failure::Failure;
 /// Why settings or requests cannot be used. The text begins with the key.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
+    /// A point with TLS requires a certificate, and there is none.
+    #[error(
+        "tls: endpoint {0} uses TLS (brokers:// or https://) and needs a client certificate: set tls.cert and tls.key"
+    )]
+    NoCertificate(String),
     /// A constant of a job is not a number.
     #[error("{key} of operation {operation}: expected {expected}, got \"{found}\"")]
     Number {

@@ -1,10 +1,12 @@
 //! `broker`: asks a decision point for the site of a job ([`plimsoll_wire::broker`]). The scheme of
-//! an endpoint determines the protocol: `broker://` the binary one, `http://` JSON over HTTP. All
-//! other things are the same for both, so that a factor can vary the protocol alone.
+//! an endpoint determines the protocol: `broker://` the binary one, `http://` JSON over HTTP;
+//! `brokers://` and `https://` the same within TLS. All other things are the same for both, so that
+//! a factor can vary the protocol alone.
 //!
 //! Stamps: start before the first system call (connect, or write on a kept connection); connected
-//! on a new connection; first byte and end immediately after the reads that returned them. Wire
-//! bytes: all, over HTTP with heads. Payload: the body of the reply. Items: 1 for each placed job.
+//! on a new connection, with TLS after the handshake; first byte and end immediately after the
+//! reads that returned them. Wire bytes: all, over HTTP with heads, without those of TLS. Payload:
+//! the body of the reply. Items: 1 for each placed job.
 //!
 //! A request is not repeated, because the point may have placed its job: `kept connection closed`.
 //!
@@ -32,7 +34,7 @@ use self::settings::{JobTemplate, PointAddress, Settings, job};
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::drivers::connection::Connection as ConnectionMode;
-use crate::http1::connection::{Connections, Exchange, Replace};
+use crate::http1::connection::{Connections, Exchange, Replace, Route};
 use crate::http1::timeouts::Timeouts;
 use crate::lane::reactor::Io;
 use crate::net::round_trips::Names;
@@ -42,7 +44,8 @@ pub use error::BrokerError;
 
 /// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
-    schemes: &["broker", "http"],
+    schemes: &["broker", "brokers", "http", "https"],
+    file_keys: &["ca_file", "cert", "key"],
     ..DriverInfo::new("broker", "asks a broker for the sites of jobs")
 };
 
@@ -81,8 +84,9 @@ impl AsyncDriver for Broker {
         })
     }
 
-    fn tester(self: &Arc<Self>, io: &Io, _: u32) -> Tester {
+    fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Tester {
         Tester {
+            routes: self.points.iter().map(|point| point.route(number)).collect(),
             http: Connections::new(io, self.points.len(), self.names, None),
             binary: BinaryConnections::new(io, self.points.len(), self.keep, self.names),
             driver: Arc::clone(self),
@@ -121,6 +125,8 @@ impl Broker {
 /// A tester: its connections and buffers.
 pub struct Tester {
     driver: Arc<Broker>,
+    /// Per endpoint. With `proxy: tester`, the certificates are those of this tester alone.
+    routes: Vec<Route>,
     http: Connections,
     binary: BinaryConnections,
     request: Vec<u8>,
@@ -158,21 +164,19 @@ impl Tester {
         attempt: &mut Attempt,
     ) -> Result<Reply, DecisionError> {
         let driver = Arc::clone(&self.driver);
-        let point = &driver.points[endpoint];
+        let route = &self.routes[endpoint];
         self.request.clear();
-        let Some(head) = &point.http_head else {
+        let Some(head) = &driver.points[endpoint].http_head else {
             job.encode(&mut self.request);
             attempt.begin();
             let binary = &mut self.binary;
-            return binary
-                .exchange(endpoint, &point.route.host, &self.request, attempt)
-                .await;
+            return binary.exchange(endpoint, route, &self.request, attempt).await;
         };
         render(head, job, &mut self.request);
         attempt.begin();
         self.body.clear();
         let exchange = Exchange {
-            route: &point.route,
+            route,
             way: endpoint,
             request: &self.request,
             head_only: false,

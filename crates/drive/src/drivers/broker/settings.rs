@@ -1,5 +1,7 @@
 //! The settings and requests of `broker`, checked and compiled.
 
+use std::net::IpAddr;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -13,12 +15,18 @@ use super::error::{BrokerError, DecisionError};
 use crate::driver::Setup;
 use crate::drivers::connection::Connection;
 use crate::http1::connection::Route;
+use crate::net::identity::{Identity, ServerTls};
+use crate::net::tls::{self, TlsSettings};
+use crate::net::{Host, source};
 use crate::setup_error::{EndpointError, SetupError, UrlError};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
     pub(super) connection: Connection,
+    tls: Option<TlsSettings>,
+    #[serde(default)]
+    source_addresses: Vec<IpAddr>,
 }
 
 #[derive(Deserialize)]
@@ -32,7 +40,8 @@ struct RequestSettings {
 
 /// A decision point.
 pub(super) struct PointAddress {
-    pub(super) route: Route,
+    host: Arc<Host>,
+    tls: Option<ServerTls>,
     /// Over HTTP: the head of a request up to the length of its body. None: the binary protocol.
     pub(super) http_head: Option<String>,
 }
@@ -51,46 +60,95 @@ enum Number<T> {
     Text(&'static str, Template),
 }
 
-impl Settings {
-    /// The points of the endpoints. Opens no connection.
-    pub(super) fn points(&self, setup: &Setup<'_>) -> Result<Vec<PointAddress>, SetupError> {
-        let keep = self.connection == Connection::Kept;
-        let address = |endpoint: &Endpoint| {
-            address(setup, &endpoint.url, keep)
-                .map_err(|error| SetupError::from(EndpointError::new(endpoint, error)))
-        };
-        setup.endpoints.iter().map(address).collect()
+impl PointAddress {
+    /// The route of a tester, whose number is from 0.
+    pub(super) fn route(&self, number: u32) -> Route {
+        Route {
+            host: Arc::clone(&self.host),
+            tunnel: None,
+            tls: self.tls.as_ref().map(|tls| tls.of_tester(number)),
+        }
     }
 }
 
-fn address(setup: &Setup<'_>, text: &str, keep: bool) -> Result<PointAddress, UrlError> {
-    let form = || UrlError::form("broker://HOST:PORT or http://HOST[:PORT]", text);
-    let url = Url::parse(text).map_err(|source| UrlError::Syntax {
-        found: text.to_owned(),
-        source,
-    })?;
-    let name = url.host_str().filter(|name| !name.is_empty()).ok_or_else(form)?;
-    if !matches!(url.path(), "" | "/") || url.query().is_some() {
-        return Err(form());
+impl Settings {
+    /// The points of the endpoints. Opens no connection.
+    pub(super) fn points(&self, setup: &Setup<'_>) -> Result<Vec<PointAddress>, SetupError> {
+        source::check_local(&self.source_addresses)?;
+        let mut points = Vec::with_capacity(setup.endpoints.len());
+        for endpoint in setup.endpoints {
+            points.push(self.point(setup, endpoint)?);
+        }
+        let hosts = points.iter().map(|point| point.host.as_ref());
+        source::check_families(&self.source_addresses, &hosts)?;
+        Ok(points)
     }
-    let (port, is_http) = match url.scheme() {
-        "broker" => (url.port().ok_or_else(form)?, false),
-        "http" => (url.port_or_known_default().unwrap_or(80), true),
-        _ => return Err(form()),
-    };
-    let close = if keep { "" } else { "Connection: close\r\n" };
-    let http_head = is_http.then(|| {
+
+    fn point(&self, setup: &Setup<'_>, endpoint: &Endpoint) -> Result<PointAddress, SetupError> {
+        let wrong = |error| SetupError::from(EndpointError::new(endpoint, error));
+        let form = || {
+            let forms = "broker://HOST:PORT or http://HOST[:PORT] (with TLS: brokers or https)";
+            wrong(UrlError::form(forms, &endpoint.url))
+        };
+        let url = Url::parse(&endpoint.url).map_err(|source| {
+            let found = endpoint.url.clone();
+            wrong(UrlError::Syntax { found, source })
+        })?;
+        let name = url.host_str().filter(|name| !name.is_empty()).ok_or_else(form)?;
+        let (is_http, is_secure) = match url.scheme() {
+            "broker" => (false, false),
+            "brokers" => (false, true),
+            "http" => (true, false),
+            "https" => (true, true),
+            _ => return Err(form()),
+        };
+        let made = tls::made_directory(&endpoint.url).filter(|_| is_secure);
+        let has_path = !matches!(url.path(), "" | "/") && made.is_none();
+        if has_path || url.query().is_some() {
+            return Err(form());
+        }
+        // The URL of the binary protocol has no default port.
+        let port = url.port_or_known_default().ok_or_else(form)?;
+        let tls = if is_secure {
+            let bare = name.trim_start_matches('[').trim_end_matches(']');
+            let name = tls::server_name(bare).map_err(|error| wrong(error.into()))?;
+            let identity = self.identity(endpoint, made)?;
+            Some(ServerTls { identity, name })
+        } else {
+            None
+        };
+        let mut host = setup.host(name, port).map_err(|error| wrong(error.into()))?;
+        host.connect_from(&self.source_addresses)
+            .map_err(|error| wrong(error.into()))?;
+        Ok(PointAddress {
+            host: Arc::new(host),
+            tls,
+            http_head: is_http.then(|| self.http_head(name, port)),
+        })
+    }
+
+    /// Who the testers are. Without a certificate in the settings, the files are those that the
+    /// service has made for its clients.
+    fn identity(&self, endpoint: &Endpoint, made: Option<&Path>) -> Result<Identity, SetupError> {
+        let settings = match (&self.tls, made) {
+            (Some(settings), _) if settings.cert.is_some() => settings.clone(),
+            (settings, Some(directory)) => TlsSettings::with_made(settings.as_ref(), directory),
+            _ => return Err(BrokerError::NoCertificate(endpoint.name.clone()).into()),
+        };
+        Ok(Identity::new(Some(&settings))?)
+    }
+
+    /// The head of a request up to the length of its body.
+    fn http_head(&self, name: &str, port: u16) -> String {
+        let close = match self.connection {
+            Connection::Kept => "",
+            Connection::PerRequest => "Connection: close\r\n",
+        };
         format!(
             "POST {DECIDE_PATH} HTTP/1.1\r\nHost: {name}:{port}\r\nContent-Type: {MEDIA_TYPE}\r\n{close}\
              Content-Length: "
         )
-    });
-    let route = Route {
-        host: Arc::new(setup.host(name, port)?),
-        tunnel: None,
-        tls: None,
-    };
-    Ok(PointAddress { route, http_head })
+    }
 }
 
 /// The jobs of operation `index`.

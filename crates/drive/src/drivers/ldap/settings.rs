@@ -1,7 +1,6 @@
 //! The settings and requests of `ldap`, checked and compiled.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_model::Endpoint;
@@ -17,9 +16,6 @@ use crate::net::identity::{Identity, ServerTls};
 use crate::net::tls::{self, TlsSettings};
 use crate::net::{Host, source};
 use crate::setup_error::{EndpointError, SetupError, UrlError};
-
-/// Name of the directory with the certificates that a service has made.
-const MADE: &str = "credentials";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,14 +83,6 @@ pub(super) struct Operation {
     pub(super) expected: Option<u64>,
 }
 
-/// The directory with the certificates that a service has made for its clients, if its URL contains
-/// it.
-fn made_directory(url: &str) -> Option<&Path> {
-    let (_, address) = url.split_once("://")?;
-    let directory = Path::new(&address[address.find('/')?..]);
-    directory.ends_with(MADE).then_some(directory)
-}
-
 impl Settings {
     /// The servers of the endpoints. Opens no connection.
     pub(super) fn servers(&self, setup: &Setup<'_>) -> Result<Vec<LdapServer>, SetupError> {
@@ -115,7 +103,7 @@ impl Settings {
     /// TLS with an endpoint; none without it. Files that the settings do not name are those that
     /// the service has made for its clients, if its URL contains their directory.
     fn identity(&self, endpoint: &Endpoint) -> Result<Option<Identity>, SetupError> {
-        let made = made_directory(&endpoint.url)
+        let made = tls::made_directory(&endpoint.url)
             .filter(|directory| directory.is_dir())
             .map(|directory| TlsSettings::with_made(self.tls.as_ref(), directory));
         let settings = made.as_ref().or(self.tls.as_ref());
@@ -168,7 +156,7 @@ impl Settings {
         };
         let name = url.host_str().filter(|name| !name.is_empty()).ok_or_else(form)?;
         // A search is in the requests, not in the URL.
-        let has_path = !matches!(url.path(), "" | "/") && made_directory(&endpoint.url).is_none();
+        let has_path = !matches!(url.path(), "" | "/") && tls::made_directory(&endpoint.url).is_none();
         if has_path || url.query().is_some() {
             return Err(form());
         }

@@ -21,6 +21,7 @@ from plimsoll.plan.services.section import (
     find_service,
     kind_of,
 )
+from plimsoll.plan.services.secured import SecuredSection, secured_config
 from plimsoll.plan.services.stateless import MAX_INSTANCES, StatelessSection
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, Seed, ServiceReference
@@ -97,7 +98,7 @@ class GridService(ServiceSection):
         return dict(service.settings["engine"])
 
 
-class BrokerService(StatelessSection):
+class BrokerService(SecuredSection, StatelessSection):
     """A decision point: chooses a site of a grid for each job under usage policies. Decision points of one grid
     exchange their decisions."""
 
@@ -119,10 +120,12 @@ class BrokerService(StatelessSection):
 
     def scheme(self) -> str:
         # The port serves both protocols: the scheme determines that of the clients.
-        return "broker" if self.protocol == "binary" else "http"
+        plain = "broker" if self.protocol == "binary" else "http"
+        return f"{plain}s" if self.security == "tls" else plain
 
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name, "grid")
+        files = self.files(("services", name), context)
         section = find_service(self.grid, services, at, context)
         if section is None:
             return ServiceAdditions()
@@ -139,7 +142,7 @@ class BrokerService(StatelessSection):
         ]
         if len(earlier) >= MAX_INSTANCES:
             context.wrong(at, f"expected at most {MAX_INSTANCES} decision points of one grid")
-        settings = {"siblings": earlier, "engine": section.engine_keys()}
+        settings = {"siblings": earlier, "engine": section.engine_keys(), **files}
         return ServiceAdditions((self.grid, *earlier), settings)
 
     @staticmethod
@@ -156,6 +159,7 @@ class BrokerService(StatelessSection):
             "decision_ms": _milliseconds(settings["decision_time"]),
             # Points with the same seed would make the same random choices.
             "seed": (settings["seed"] + len(settings["siblings"])) % 2**63,
+            **secured_config(settings),
         }
 
 

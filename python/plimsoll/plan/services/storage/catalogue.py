@@ -10,17 +10,17 @@ from pydantic import Field
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model.cell import Service
 from plimsoll.plan.services.database import database_address, database_kind, resolve_database
-from plimsoll.plan.services.section import Addresses, ServiceAdditions, Services, ServiceSection
+from plimsoll.plan.services.section import Addresses, ServiceAdditions, Services
+from plimsoll.plan.services.secured import SecuredSection, secured_config
 from plimsoll.plan.source.document import KeyPath
-from plimsoll.plan.source.fields import Duration, PlainText, Text
+from plimsoll.plan.source.fields import Duration, Text
 from plimsoll.plan.source.units import NS
 
 CATALOGUE_DATABASES: Final = ("sqlite", "postgres", "mariadb")
 """Kinds of databases that a catalogue supports."""
-_FILES: Final = ("cert_file", "key_file", "ca_file")
 
 
-class CatalogueService(ServiceSection):
+class CatalogueService(SecuredSection):
     """The file catalogue of Plimsoll, over the tables of a data set of kind `catalogue`."""
 
     kind: Literal["catalogue"]
@@ -28,10 +28,6 @@ class CatalogueService(ServiceSection):
     logic: Literal["server", "database"] = "server"
     protocol: Literal["stateful", "soap"] = "stateful"
     threads: Annotated[int, Field(ge=1, le=1000)] = 20
-    security: Literal["none", "tls"] = "none"
-    cert_file: PlainText | None = None
-    key_file: PlainText | None = None
-    ca_file: PlainText | None = None
     idle_timeout: Annotated[Duration, Field(ge=NS["ms"], le=NS["d"])] = 60 * NS["s"]
 
     runs_in_engine: ClassVar[bool] = True
@@ -44,10 +40,6 @@ class CatalogueService(ServiceSection):
         "entries_read",
         "handshakes",
     )
-
-    @property
-    def makes_credentials(self) -> bool:
-        return self.security == "tls" and self.cert_file is None
 
     def scheme(self) -> str:
         plain = "soap" if self.protocol == "soap" else "catalogue"
@@ -62,17 +54,7 @@ class CatalogueService(ServiceSection):
                 (*at, "logic"),
                 f"functions of the database carry out operations with postgres only, not {kind}",
             )
-        settings: dict[str, Any] = {"database": database}
-        has_files = any(getattr(self, key) is not None for key in _FILES)
-        for key in _FILES:
-            file = getattr(self, key)
-            if has_files and self.security == "tls" and file is None:
-                context.wrong((*at, key), f"give {', '.join(_FILES)}, or none of them")
-            elif self.security == "none" and file is not None:
-                context.wrong((*at, key), "is used only with `security: tls`")
-            elif file is not None:
-                settings[key] = context.file(file, (*at, key))
-        return ServiceAdditions(needs, settings)
+        return ServiceAdditions(needs, {"database": database, **self.files(at, context)})
 
     @staticmethod
     def engine_config(service: Service, addresses: Addresses) -> dict[str, Any]:
@@ -82,7 +64,6 @@ class CatalogueService(ServiceSection):
             "logic": settings["logic"],
             "protocol": settings["protocol"],
             "threads": settings["threads"],
-            "security": settings["security"],
             "idle_timeout_s": settings["idle_timeout"] / NS["s"],
-            **{key: settings[key] for key in _FILES},
+            **secured_config(settings),
         }
