@@ -18,6 +18,7 @@ from plimsoll.analyse.results.components.conditions import Condition, ConditionK
 from plimsoll.analyse.results.run import ErrorCount, Traffic
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.columns.samples import SampleSeries
+from plimsoll.collect.hosts import Agent, AgentClock
 
 SECONDS = 12
 WINDOW = Window(0, SECONDS * 10**9)
@@ -157,6 +158,37 @@ def test_a_run_queue_is_compared_with_the_cores() -> None:
     [condition] = found(series("host", "cpu.runnable", "", [5, 6] * (SECONDS // 2)))
     assert condition_text(condition).startswith("on average, 5.50 tasks (")
     assert condition_text(condition).endswith(" ran or waited for the 2 cores of the host")
+
+
+def test_conditions_of_the_machine_of_a_testbed_are_stated_once() -> None:
+    none = np.empty(0, dtype=np.int64)
+    agents = [
+        Agent(name, name, name, role, False, None, 5, AgentClock(same=role == "watch"), none, {})
+        for name, role in (("lab", "watch"), ("near", "testers"), ("far", "testers"))
+    ]
+    samples = []
+    for number, agent in enumerate(agents):
+        every = [series("host", "cpu.busy", part, 1.0) for part in ("", "0", "1")]
+        every += [series("host", "cpu.runnable", "", 5 + number), series("host", "net.softnet_drops", "", 1)]
+        samples += [replace(one, agent=agent.name) for one in every]
+    shares = np.full(SECONDS, 0.3)
+    cpu = [
+        HostCpu(name, np.zeros(SECONDS), {}, shares, only_testers=bool(name), component=name or "lab")
+        for name in ("", "near", "far")
+    ]
+
+    def conditions(one_machine: bool) -> list[tuple[ConditionKind, str]]:
+        found = run_conditions(
+            samples, agents, WINDOW, {}, cpu, traffic(), lambda: 0, one_machine=one_machine
+        )
+        return [(condition.kind, condition.host) for condition in found]
+
+    assert conditions(True) == [
+        *((ConditionKind.PACKETS, host) for host in ("far", "near", "")),
+        (ConditionKind.RUN_QUEUE, ""),
+        (ConditionKind.OUTSIDE, ""),
+    ]
+    assert len(conditions(False)) == 3 + 3 + 2
 
 
 def test_interrupts_and_the_hypervisor_are_no_processes_outside() -> None:

@@ -8,15 +8,15 @@ the rates of false reports.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from plimsoll.analyse.components import kernel_figures as kernel
-from plimsoll.analyse.components.cpu_series import HostCpu
+from plimsoll.analyse.components.cpu_series import LAB, HostCpu
 from plimsoll.analyse.components.kernel_figures import WindowSamples
-from plimsoll.analyse.components.outside import LAB, outside_shares
+from plimsoll.analyse.components.outside import outside_shares
 from plimsoll.analyse.components.resources import is_stacked, place
 from plimsoll.analyse.components.utilization import mean_bounds, sampled_cores
 from plimsoll.analyse.results.components.conditions import Condition, ConditionKind
@@ -81,16 +81,22 @@ def run_conditions(
     cpu: Sequence[HostCpu],
     traffic: Traffic,
     slow_connects: Callable[[], int | None],
+    *,
+    one_machine: bool = False,
 ) -> tuple[Condition, ...]:
     """The conditions in the window, in the order of their kinds. `agents`: of a run of several (empty: one);
     `services`: as for `place`; `slow_connects`: number of connections of the window that took 1 s or longer, None if
-    it is not known."""
+    it is not known. `one_machine`: the hosts are those of a testbed and share cores and disks: conditions of these are
+    those of the host of the lab.
+    """
     found: list[Condition] = []
     for host in _hosts(samples, agents, window, services):
         found += _listen_queues(host, traffic, slow_connects)
-        single = (_ports(host, traffic), _waiting_ports(host), _packets(host), _disk(host), _run_queue(host))
-        found += filter(None, single)
-    found += filter(None, map(_outside, cpu))
+        found += filter(None, (_ports(host, traffic), _waiting_ports(host), _packets(host)))
+        if not (one_machine and host.host):
+            found += filter(None, (_disk(host), _run_queue(host)))
+    outside = [condition for condition in map(_outside, cpu) if condition is not None]
+    found += [replace(one, component=LAB, host="") for one in outside[:1]] if one_machine else outside
     order = list(ConditionKind)
     # Several agents of one host have the same samples.
     unique = {(entry.kind, entry.component): entry for entry in reversed(found)}
@@ -257,5 +263,5 @@ def _outside(host: HostCpu) -> Condition | None:
         return None
     values: dict[str, Value] = {"share": mean, "low": low, "high": high}
     return Condition(
-        ConditionKind.OUTSIDE, host.host or LAB, host.host, mean, values, rule(RuleName.CONDITIONS)
+        ConditionKind.OUTSIDE, host.component, host.host, mean, values, rule(RuleName.CONDITIONS)
     )

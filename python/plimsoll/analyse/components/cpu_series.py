@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plimsoll.analyse.components.resources import place
 from plimsoll.analyse.components.utilization import sampled_cores
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.columns.samples import SampleSeries
@@ -16,6 +17,8 @@ from plimsoll.collect.hosts import TESTERS, Agent
 
 Array = NDArray[np.float64]
 SERVICE = "service:"
+LAB = "host"
+"""Component of the host of the lab, if it has testers."""
 NS = 1_000_000_000
 
 
@@ -23,11 +26,11 @@ NS = 1_000_000_000
 class HostCpu:
     """CPU of one host in the whole seconds of a window, NaN where it was not sampled.
 
-    `host`: name of the host, empty for the host of the lab. `busy`: cores in use; `components`: cores in use by each
-    service and watched process. `outside`: share (0..1) of all cores that was used by processes other than these, the
-    testers and the monitor, including the kernel's work that belongs to no process; None if the number of cores is
-    unknown. `interrupts`: share of all cores for interrupts and for the hypervisor, which `outside` contains.
-    `only_testers`: the host has testers and is not the host of the lab.
+    `host`: name of the host, empty for the host of the lab; `component`: its name among the components. `busy`: cores
+    in use; `components`: cores in use by each service and watched process. `outside`: share (0..1) of all cores that
+    was used by processes other than these, the testers and the monitor, including the kernel's work that belongs to no
+    process; None if the number of cores is unknown. `interrupts`: share of all cores for interrupts and for the
+    hypervisor, which `outside` contains. `only_testers`: the host has testers and is not the host of the lab.
     """
 
     host: str
@@ -36,6 +39,7 @@ class HostCpu:
     outside: Array | None
     only_testers: bool = False
     interrupts: Array | None = None
+    component: str = LAB
 
 
 def whole_seconds(window: Window) -> range:
@@ -63,8 +67,9 @@ def cpu_of_hosts(
             continue
         only_testers = agent.role == TESTERS and not agent.clock.same
         host = _host_cpu(own, name, seconds, only_testers=only_testers, inside=everywhere)
-        if host is not None:
-            found[name] = host
+        component = place(agent, "host")
+        if host is not None and component is not None:
+            found[name] = replace(host, component=component[0])
     return tuple(found.values())
 
 

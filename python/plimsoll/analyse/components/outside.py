@@ -12,8 +12,6 @@ from plimsoll.analyse.components.cpu_series import HostCpu
 from plimsoll.analyse.results.run import ComponentResources
 
 Array = NDArray[np.float64]
-LAB = "host"
-"""Component of the host of the lab."""
 
 
 def outside_shares(host: HostCpu) -> Array | None:
@@ -34,7 +32,7 @@ def with_outside_cpu(
     components: Sequence[ComponentResources], hosts: Sequence[HostCpu]
 ) -> tuple[ComponentResources, ...]:
     """The components, the hosts among them with the CPU that processes outside the experiment used."""
-    shares = {host.host or LAB: values for host in hosts if (values := outside_shares(host)) is not None}
+    shares = {host.component: values for host in hosts if (values := outside_shares(host)) is not None}
     return tuple(
         replace(
             entry, kernel=replace(entry.kernel, outside_cpu=max(0.0, float(shares[entry.component].mean())))

@@ -328,7 +328,7 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.CONDITIONS,
-        2,
+        3,
         "A condition that can explain slow or failed transactions is reported if in the window a service dropped "
         "requests for a connection, or its host did and connections of testers failed or took 1 s; packets were "
         "dropped (of an interface, at least 10 and 0.01 %); 80 % of the local ports were in use toward one address; "
@@ -336,7 +336,7 @@ RULES: Final = (
         "a request of a disk that was less than 90 % busy took 20 ms (lower end of the interval: 10 ms) while tasks "
         "waited for I/O for 10 % of the time; the interval of the number of tasks that ran or waited for a core is "
         "above the number of cores; or processes outside the experiment used 10 % of the CPU of a host (lower end: "
-        "5 %).",
+        "5 %), where disks, cores and processes of the hosts of a testbed, which share a machine, count once.",
     ),
     VerdictRule(
         RuleName.SESSIONS,

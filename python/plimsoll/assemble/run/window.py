@@ -231,9 +231,8 @@ def components_in(
 
 def cpu_in(run: RunFiles, window: Window, run_agents: RunAgents) -> tuple[HostCpu, ...]:
     """The CPU of the hosts in the whole seconds of the window."""
-    is_testbed = (run.record["effective"].get("hosts") or {}).get("kind") == "testbed"
     seconds = whole_seconds(window)
-    emulator = emulator_cores(watched_readings(run), seconds) if is_testbed else None
+    emulator = emulator_cores(watched_readings(run), seconds) if _is_testbed(run) else None
     return cpu_of_hosts(samples_of(run), run_agents.agents, seconds, emulator)
 
 
@@ -250,7 +249,13 @@ def conditions_in(
         cpu_in(run, window, run_agents),
         traffic,
         lambda: slow_connects(run, window),
+        one_machine=_is_testbed(run),
     )
+
+
+def _is_testbed(run: RunFiles) -> bool:
+    """Whether the hosts of the run are those of a testbed, which share the cores and disks of one machine."""
+    return (run.record["effective"].get("hosts") or {}).get("kind") == "testbed"
 
 
 def slow_connects(run: RunFiles, window: Window) -> int | None:

@@ -15,7 +15,7 @@ from plimsoll.analyse.results.wording import count, listing, number, percent, pe
 MAX_SENTENCES: Final = 4
 """Maximum number of sentences of the answer; the tables of the runs contain all conditions."""
 OF_HOSTS: Final = (ConditionKind.RUN_QUEUE, ConditionKind.OUTSIDE)
-"""Kinds that the hosts of a testbed have together, because they share the cores of one machine."""
+"""Kinds of whole hosts. Hosts with the same condition share a sentence."""
 
 Entries = list[tuple[RunResult, Condition]]
 
