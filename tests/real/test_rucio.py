@@ -79,6 +79,16 @@ def test_without_sessions_each_transaction_obtains_a_token(lab: Lab, place: Path
     assert counters["logins"] > 0 and counters["failed"] == 0, counters
 
 
+def test_tokens_and_operations_within_tls(lab: Lab, place: Path) -> None:
+    needs_rucio()
+    found = run(lab, place, experiment(", verify: 100%, connection: per-request", ", security: tls"))
+    assert_all_are_correct(found)
+    (result,) = found["runs"]
+    assert result["connections"]["opened"] >= result["transactions"], result["connections"]
+    assert result["connections"]["tls_handshake_ms"] is not None
+    assert service(found, "files")["counters"]["failed"] == 0
+
+
 @pytest.mark.long
 def test_another_start_uses_the_same_database(lab: Lab, place: Path) -> None:
     """Only Rucio is restarted: it removes the tables of its earlier start."""

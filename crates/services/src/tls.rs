@@ -55,7 +55,11 @@ impl<'a> TlsKeys<'a> {
     /// With TLS all files are required, without it none is permitted.
     pub(crate) fn check(&self) -> Result<(), ServiceError> {
         let wrong = |key, why: &str| Err(ServiceError::Config { key, why: why.into() });
-        for (key, file) in [("cert_file", self.cert), ("key_file", self.key), ("ca_file", self.ca)] {
+        for (key, file) in [
+            ("cert_file", self.cert),
+            ("key_file", self.key),
+            ("ca_file", self.ca),
+        ] {
             match (self.mode, file) {
                 (SecurityMode::Tls, None) => {
                     return wrong(key, "expected a PEM file, because security is tls");

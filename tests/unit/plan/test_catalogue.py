@@ -235,13 +235,27 @@ def test_a_rucio_needs_its_database_and_counts_requests_without_those_for_tokens
     found = rucio(", connection: per-request", service=", workers: 3")
     database, service = found.services
     assert (service.scheme, service.needs) == ("rucio", (database.name,))
-    assert service.settings == {"database": "db", "workers": 3, "threads": 4, "python": None}
+    assert service.settings == {
+        "database": "db",
+        "workers": 3,
+        "threads": 4,
+        "security": "none",
+        **dict.fromkeys(("python", "cert_file", "key_file")),
+    }
+    assert [(tier.service, tier.counter) for tier in tiers_of(found)] == [("files", "requests")]
+
+
+def test_a_rucio_with_tls_is_counted_like_one_without() -> None:
+    found = rucio(service=", security: tls")
+    assert found.services[-1].scheme == "rucios"
     assert [(tier.service, tier.counter) for tier in tiers_of(found)] == [("files", "requests")]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ({"service": ", security: tls, cert_file: a.pem"}, "give cert_file and key_file, or none of them"),
+        ({"service": ", cert_file: a.pem, key_file: a.pem"}, "is used only with `security: tls`"),
         ({"section": ", operation: chmod"}, "Rucio has no chmod"),
         ({"section": ", operation: forbidden"}, "Rucio has no forbidden"),
         ({"section": ", by: guid"}, "Rucio is queried by name"),

@@ -58,6 +58,17 @@ impl TlsSettings {
         }
         all
     }
+
+    /// The settings of a client that needs a certificate: `settings` if they have one, otherwise
+    /// with the files that the service at `url` has made for its clients. None: there is no
+    /// certificate.
+    pub fn certified(settings: Option<&Self>, url: &str) -> Option<Self> {
+        match (settings, made_directory(url)) {
+            (Some(settings), _) if settings.cert.is_some() => Some(settings.clone()),
+            (settings, Some(directory)) => Some(Self::with_made(settings, directory)),
+            _ => None,
+        }
+    }
 }
 
 /// Name of the directory with the certificates that a service has made.

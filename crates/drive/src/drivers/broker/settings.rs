@@ -1,7 +1,6 @@
 //! The settings and requests of `broker`, checked and compiled.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -102,8 +101,8 @@ impl Settings {
             "https" => (true, true),
             _ => return Err(form()),
         };
-        let made = tls::made_directory(&endpoint.url).filter(|_| is_secure);
-        let has_path = !matches!(url.path(), "" | "/") && made.is_none();
+        let is_made = is_secure && tls::made_directory(&endpoint.url).is_some();
+        let has_path = !matches!(url.path(), "" | "/") && !is_made;
         if has_path || url.query().is_some() {
             return Err(form());
         }
@@ -112,7 +111,9 @@ impl Settings {
         let tls = if is_secure {
             let bare = name.trim_start_matches('[').trim_end_matches(']');
             let name = tls::server_name(bare).map_err(|error| wrong(error.into()))?;
-            let identity = self.identity(endpoint, made)?;
+            let settings = TlsSettings::certified(self.tls.as_ref(), &endpoint.url)
+                .ok_or_else(|| BrokerError::NoCertificate(endpoint.name.clone()))?;
+            let identity = Identity::new(Some(&settings))?;
             Some(ServerTls { identity, name })
         } else {
             None
@@ -125,17 +126,6 @@ impl Settings {
             tls,
             http_head: is_http.then(|| self.http_head(name, port)),
         })
-    }
-
-    /// Who the testers are. Without a certificate in the settings, the files are those that the
-    /// service has made for its clients.
-    fn identity(&self, endpoint: &Endpoint, made: Option<&Path>) -> Result<Identity, SetupError> {
-        let settings = match (&self.tls, made) {
-            (Some(settings), _) if settings.cert.is_some() => settings.clone(),
-            (settings, Some(directory)) => TlsSettings::with_made(settings.as_ref(), directory),
-            _ => return Err(BrokerError::NoCertificate(endpoint.name.clone()).into()),
-        };
-        Ok(Identity::new(Some(&settings))?)
     }
 
     /// The head of a request up to the length of its body.

@@ -1,7 +1,6 @@
 //! The settings and requests of `catalogue`, checked and compiled.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use plimsoll_model::{Endpoint, Generator};
 use plimsoll_schedule::Values;
@@ -217,21 +216,16 @@ impl Settings {
     /// TLS with an endpoint; none without it. Without a certificate in the settings, the files are
     /// those that the service has made for its clients, in the directory that its URL contains.
     fn identity(&self, endpoint: &Endpoint) -> Result<Option<Identity>, SetupError> {
-        if endpoint.url.starts_with("rucios://") {
-            return Ok(Some(Identity::new(self.tls.as_ref())?));
-        }
-        let secure = ["catalogues://", "soaps://"];
-        let Some(address) = secure.iter().find_map(|scheme| endpoint.url.strip_prefix(scheme)) else {
+        let scheme = endpoint.url.split(':').next().unwrap_or_default();
+        if !["catalogues", "soaps", "rucios"].contains(&scheme) {
             return Ok(None);
-        };
-        let made = address.find('/').map(|at| PathBuf::from(&address[at..]));
-        let made = made.filter(|directory| directory.as_os_str().len() > 1);
-        let settings = match (self.tls.clone(), made) {
-            (Some(settings), _) if settings.cert.is_some() => settings,
-            (settings, Some(directory)) => TlsSettings::with_made(settings.as_ref(), &directory),
-            _ => return Err(CatalogueError::NoCertificate(endpoint.name.clone()).into()),
-        };
-        Ok(Some(Identity::new(Some(&settings))?))
+        }
+        let certified = TlsSettings::certified(self.tls.as_ref(), &endpoint.url);
+        // Clients of Rucio are identified by their tokens.
+        if certified.is_none() && scheme != "rucios" {
+            return Err(CatalogueError::NoCertificate(endpoint.name.clone()).into());
+        }
+        Ok(Some(Identity::new(certified.as_ref().or(self.tls.as_ref()))?))
     }
 }
 
@@ -255,9 +249,9 @@ fn server(
         .scheme()
         .strip_suffix('s')
         .map_or((url.scheme(), false), |it| (it, true));
-    // Of a catalogue with TLS, a path is the directory of certificates.
-    let has_path = !matches!(url.path(), "" | "/");
-    if (has_path && !(is_secure && protocol != "rucio")) || url.query().is_some() {
+    let is_made = is_secure && tls::made_directory(&endpoint.url).is_some();
+    let has_path = !matches!(url.path(), "" | "/") && !is_made;
+    if has_path || url.query().is_some() {
         return Err(form());
     }
     let default_port = match (protocol, is_secure) {

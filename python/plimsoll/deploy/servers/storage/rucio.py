@@ -7,6 +7,7 @@ certain versions of about sixty packages.
 from __future__ import annotations
 
 import http.client
+import ssl
 from collections.abc import Callable
 from functools import partial
 from pathlib import PurePath
@@ -18,6 +19,7 @@ from plimsoll.deploy.process import Program
 from plimsoll.deploy.programs import ProgramSearch
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
+from plimsoll.deploy.servers.storage.gsi import make_credentials
 from plimsoll.deploy.servers.storage.rucio_files import (
     ALEMBIC,
     PERMISSION,
@@ -56,8 +58,13 @@ def start_rucio(running: RunningService, site: Site) -> None:
     port = host.free_port(address=site.listen)
     text = rucio_config(directory, database, threads=settings["threads"])
     access_log = directory / "access.log"
+    certificate, made = _certificate(running, site)
     server = gunicorn_config(
-        netloc(site.listen, port), access_log, workers=settings["workers"], threads=settings["threads"]
+        netloc(site.listen, port),
+        access_log,
+        workers=settings["workers"],
+        threads=settings["threads"],
+        certificate=certificate,
     )
     host.make_directory(directory / "policy" / "plimsoll_policy")
     for name, content in (
@@ -103,7 +110,20 @@ def start_rucio(running: RunningService, site: Site) -> None:
     running.logs = {"access.log": access_log}
     running.version = versions[0]
     running.configuration = f"# Rucio {versions[0]}, gunicorn {versions[1]}\n{server}\n{text.rstrip()}"
-    running.urls = [f"{service.scheme}://{netloc(site.address, port)}"]
+    # The driver verifies the server with the authority in the directory of the URL.
+    running.urls = [f"{service.scheme}://{netloc(site.address, port)}{made}"]
+
+
+def _certificate(running: RunningService, site: Site) -> tuple[tuple[PurePath, PurePath] | None, str]:
+    """The files of certificate and key, None without TLS; and the directory of the certificates that were made, empty
+    if none were. Raises ServiceError."""
+    settings = running.spec.settings
+    if settings["security"] == "none":
+        return None, ""
+    if settings["cert_file"] is not None:
+        return (PurePath(settings["cert_file"]), PurePath(settings["key_file"])), ""
+    directory = make_credentials(running, site).directory
+    return (directory / "host.pem", directory / "host.key"), str(directory)
 
 
 def environment_python(search: ProgramSearch) -> PurePath:
@@ -140,13 +160,21 @@ def _new_check(running: RunningService, site: Site, port: int) -> Callable[[], b
             text = site.host.read(log, begin)
         except OSError:
             return False
-        return text.count(READY.encode()) >= workers and _issues_tokens(site.address, port)
+        is_secure = running.spec.settings["security"] == "tls"
+        return text.count(READY.encode()) >= workers and _issues_tokens(site.address, port, is_secure)
 
     return ready
 
 
-def _issues_tokens(address: str, port: int) -> bool:
-    connection = http.client.HTTPConnection(address, port, timeout=PROBE_TIMEOUT_S)
+def _issues_tokens(address: str, port: int, is_secure: bool) -> bool:
+    connection: http.client.HTTPConnection
+    if is_secure:
+        # The readiness of the server is checked, not its certificate: the testers do that.
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(address, port, timeout=PROBE_TIMEOUT_S, context=context)
+    else:
+        connection = http.client.HTTPConnection(address, port, timeout=PROBE_TIMEOUT_S)
     headers = {"X-Rucio-Account": ACCOUNT, "X-Rucio-Username": USER, "X-Rucio-Password": PASSWORD}
     try:
         connection.request("GET", "/auth/userpass", headers=headers)

@@ -73,8 +73,17 @@ cfg = {directory}/alembic.ini
 """
 
 
-def gunicorn_config(address: str, access_log: PurePath, *, workers: int, threads: int) -> str:
-    """The configuration of gunicorn. Its class of workers `sync` closes every connection after one request."""
+def gunicorn_config(
+    address: str,
+    access_log: PurePath,
+    *,
+    workers: int,
+    threads: int,
+    certificate: tuple[PurePath, PurePath] | None = None,
+) -> str:
+    """The configuration of gunicorn. Its class of workers `sync` closes every connection after one request.
+    `certificate`: the files of certificate and key; None: without TLS."""
+    tls = "" if certificate is None else f'certfile = "{certificate[0]}"\nkeyfile = "{certificate[1]}"\n'
     return f"""\
 bind = "{address}"
 workers = {workers}
@@ -84,7 +93,7 @@ keepalive = {KEEP_ALIVE_S}
 accesslog = "{access_log}"
 access_log_format = "{FORMAT}"
 control_socket_disable = True
-
+{tls}
 
 def post_worker_init(worker):
     worker.log.info("{READY}")

@@ -29,6 +29,9 @@ class RucioService(ServiceSection):
     workers: Annotated[int, Field(ge=1, le=64)] = 2
     threads: Annotated[int, Field(ge=1, le=100)] = 4
     python: PlainText | None = None
+    security: Literal["none", "tls"] = "none"
+    cert_file: PlainText | None = None
+    key_file: PlainText | None = None
     ready_timeout: Duration = 60 * NS["s"]
 
     start_ns: ClassVar[int] = 10 * NS["s"]
@@ -36,14 +39,25 @@ class RucioService(ServiceSection):
     arrival_counter: ClassVar[str | None] = "requests"
     main_counters: ClassVar[tuple[str, ...]] = ("requests", "logins", "failed")
 
+    @property
+    def makes_credentials(self) -> bool:
+        return self.security == "tls" and self.cert_file is None
+
     def scheme(self) -> str:
-        return "rucio"
+        return "rucios" if self.security == "tls" else "rucio"
 
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name)
+        if (self.cert_file is None) != (self.key_file is None):
+            context.wrong(at, "give cert_file and key_file, or none of them")
         settings = {}
-        if self.python is not None:
-            settings["python"] = file_of_host(self, self.python, (*at, "python"), context)
+        for key in ("python", "cert_file", "key_file"):
+            file = getattr(self, key)
+            if file is None:
+                continue
+            settings[key] = file_of_host(self, file, (*at, key), context)
+            if key != "python" and self.security == "none":
+                context.wrong((*at, key), "is used only with `security: tls`")
         place = (*at, "database")
         section = find_service(self.database, services, place, context)
         if section is None:
