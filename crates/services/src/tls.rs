@@ -1,7 +1,7 @@
 //! TLS of services: every client has a certificate, or a grid proxy (RFC 3820).
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,21 +37,7 @@ pub(crate) struct TlsKeys<'a> {
     pub(crate) ca: Option<&'a Path>,
 }
 
-impl<'a> TlsKeys<'a> {
-    pub(crate) fn new(
-        mode: SecurityMode,
-        cert: Option<&'a PathBuf>,
-        key: Option<&'a PathBuf>,
-        ca: Option<&'a PathBuf>,
-    ) -> Self {
-        Self {
-            mode,
-            cert: cert.map(PathBuf::as_path),
-            key: key.map(PathBuf::as_path),
-            ca: ca.map(PathBuf::as_path),
-        }
-    }
-
+impl TlsKeys<'_> {
     /// With TLS all files are required, without it none is permitted.
     pub(crate) fn check(&self) -> Result<(), ServiceError> {
         let wrong = |key, why: &str| Err(ServiceError::Config { key, why: why.into() });

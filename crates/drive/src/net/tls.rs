@@ -12,9 +12,11 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme,
 };
 use serde::Deserialize;
+use url::Url;
 
 use super::error::{ServerNameError, TlsError};
 use super::identity::ProxyMode;
+use crate::setup_error::UrlError;
 
 /// Settings of TLS.
 #[derive(Debug, Clone, Deserialize)]
@@ -80,6 +82,41 @@ pub fn made_directory(url: &str) -> Option<&Path> {
     let (_, address) = url.split_once("://")?;
     let directory = Path::new(&address[address.find('/')?..]);
     directory.ends_with(MADE).then_some(directory)
+}
+
+/// The URL of a service that has TLS if its scheme ends with `s`.
+pub struct ServiceUrl {
+    /// The whole URL.
+    pub url: Url,
+    /// Its host; an IPv6 address in brackets.
+    pub host: String,
+    /// Whether the service has TLS.
+    pub is_secure: bool,
+}
+
+impl ServiceUrl {
+    /// Parses a URL with a host. The only path is the directory of the certificates that a service
+    /// with TLS has made. `forms`: the permitted forms, for the error.
+    pub fn parse(text: &str, forms: &'static str) -> Result<Self, UrlError> {
+        let form = || UrlError::form(forms, text);
+        let url = Url::parse(text).map_err(|source| UrlError::Syntax {
+            found: text.to_owned(),
+            source,
+        })?;
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(form)?;
+        let (host, is_secure) = (host.to_owned(), url.scheme().ends_with('s'));
+        let is_made = is_secure && made_directory(text).is_some();
+        let has_path = !matches!(url.path(), "" | "/") && !is_made;
+        if has_path || url.query().is_some() {
+            return Err(form());
+        }
+        Ok(Self { url, host, is_secure })
+    }
+
+    /// The name that the certificate of the service must contain.
+    pub fn server_name(&self) -> Result<ServerName<'static>, ServerNameError> {
+        server_name(self.host.trim_start_matches('[').trim_end_matches(']'))
+    }
 }
 
 /// Files in which distributions keep the CA certificates of the web.

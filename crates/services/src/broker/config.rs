@@ -170,8 +170,12 @@ impl BrokerConfig {
     }
 
     pub(super) fn tls(&self) -> TlsKeys<'_> {
-        let (cert, key, ca) = (&self.cert_file, &self.key_file, &self.ca_file);
-        TlsKeys::new(self.security, cert.as_ref(), key.as_ref(), ca.as_ref())
+        TlsKeys {
+            mode: self.security,
+            cert: self.cert_file.as_deref(),
+            key: self.key_file.as_deref(),
+            ca: self.ca_file.as_deref(),
+        }
     }
 
     pub(super) fn decision(&self) -> Duration {

@@ -48,14 +48,13 @@ def secured_config(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_made_certificates(target: Target, sections: Services, at: KeyPath, context: Context) -> None:
-    """Reports endpoints whose service makes the certificates of its clients: the driver of the workload does not know
-    them. `at`: path of the target."""
+    """Reports endpoints of the driver `http` whose service makes the certificates of its clients: this driver does not
+    have them. `at`: path of the target."""
     for endpoint in target.endpoints:
         section = sections.get(endpoint.service or "")
-        if isinstance(section, SecuredSection) and section.makes_credentials:
+        if isinstance(section, SecuredSection) and section.makes_credentials and section.scheme() == "https":
             context.wrong(
                 at,
                 f"the driver http does not have the client certificates that {endpoint.service} makes: give the "
-                f"service {', '.join(FILES)}, and the workload http.tls; or use the driver "
-                f"{'broker' if section.scheme() == 'https' else 'of its kind'}",
+                f"service {', '.join(FILES)}, and the workload http.tls; or use the driver broker",
             )

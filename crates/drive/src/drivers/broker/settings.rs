@@ -8,16 +8,18 @@ use plimsoll_model::Endpoint;
 use plimsoll_schedule::{Fill, Template};
 use plimsoll_wire::broker::{DECIDE_PATH, JobRequest, MEDIA_TYPE};
 use serde::Deserialize;
-use url::Url;
 
 use super::error::{BrokerError, DecisionError};
 use crate::driver::Setup;
 use crate::drivers::connection::Connection;
 use crate::http1::connection::Route;
 use crate::net::identity::{Identity, ServerTls};
-use crate::net::tls::{self, TlsSettings};
+use crate::net::tls::{ServiceUrl, TlsSettings};
 use crate::net::{Host, source};
 use crate::setup_error::{EndpointError, SetupError, UrlError};
+
+/// Forms of the URLs of endpoints.
+const FORMS: &str = "broker://HOST:PORT or http://HOST[:PORT] (with TLS: brokers or https)";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,32 +87,17 @@ impl Settings {
 
     fn point(&self, setup: &Setup<'_>, endpoint: &Endpoint) -> Result<PointAddress, SetupError> {
         let wrong = |error| SetupError::from(EndpointError::new(endpoint, error));
-        let form = || {
-            let forms = "broker://HOST:PORT or http://HOST[:PORT] (with TLS: brokers or https)";
-            wrong(UrlError::form(forms, &endpoint.url))
-        };
-        let url = Url::parse(&endpoint.url).map_err(|source| {
-            let found = endpoint.url.clone();
-            wrong(UrlError::Syntax { found, source })
-        })?;
-        let name = url.host_str().filter(|name| !name.is_empty()).ok_or_else(form)?;
-        let (is_http, is_secure) = match url.scheme() {
-            "broker" => (false, false),
-            "brokers" => (false, true),
-            "http" => (true, false),
-            "https" => (true, true),
+        let form = || wrong(UrlError::form(FORMS, &endpoint.url));
+        let place = ServiceUrl::parse(&endpoint.url, FORMS).map_err(wrong)?;
+        let is_http = match place.url.scheme() {
+            "broker" | "brokers" => false,
+            "http" | "https" => true,
             _ => return Err(form()),
         };
-        let is_made = is_secure && tls::made_directory(&endpoint.url).is_some();
-        let has_path = !matches!(url.path(), "" | "/") && !is_made;
-        if has_path || url.query().is_some() {
-            return Err(form());
-        }
         // The URL of the binary protocol has no default port.
-        let port = url.port_or_known_default().ok_or_else(form)?;
-        let tls = if is_secure {
-            let bare = name.trim_start_matches('[').trim_end_matches(']');
-            let name = tls::server_name(bare).map_err(|error| wrong(error.into()))?;
+        let port = place.url.port_or_known_default().ok_or_else(form)?;
+        let tls = if place.is_secure {
+            let name = place.server_name().map_err(|error| wrong(error.into()))?;
             let settings = TlsSettings::certified(self.tls.as_ref(), &endpoint.url)
                 .ok_or_else(|| BrokerError::NoCertificate(endpoint.name.clone()))?;
             let identity = Identity::new(Some(&settings))?;
@@ -118,6 +105,7 @@ impl Settings {
         } else {
             None
         };
+        let name = place.host.as_str();
         let mut host = setup.host(name, port).map_err(|error| wrong(error.into()))?;
         host.connect_from(&self.source_addresses)
             .map_err(|error| wrong(error.into()))?;

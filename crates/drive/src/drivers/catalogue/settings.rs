@@ -7,7 +7,6 @@ use plimsoll_schedule::Values;
 use plimsoll_wire::catalogue::rucio::Login;
 use plimsoll_wire::catalogue::{DataSet, MAX_BULK};
 use serde::Deserialize;
-use url::Url;
 
 use super::CatalogueError;
 use super::message::{Protocol, SoapSettings};
@@ -16,9 +15,12 @@ use crate::driver::Setup;
 use crate::drivers::connection::Connection;
 use crate::net::Host;
 use crate::net::identity::{Identity, ServerTls};
-use crate::net::tls::{self, TlsSettings};
+use crate::net::tls::{ServiceUrl, TlsSettings};
 use crate::setup_error::{EndpointError, SetupError, UrlError};
 
+/// Forms of the URLs of endpoints.
+const FORMS: &str =
+    "catalogue://HOST:PORT, soap://HOST:PORT or rucio://HOST:PORT (with TLS: catalogues, soaps or rucios)";
 /// Port of LFC.
 const PORT: u16 = 5010;
 
@@ -236,41 +238,26 @@ fn server(
     settings: &Settings,
 ) -> Result<Server, SetupError> {
     let wrong = |error| SetupError::from(EndpointError::new(endpoint, error));
-    let form = || {
-        let forms = "catalogue://HOST:PORT, soap://HOST:PORT or rucio://HOST:PORT (with TLS: catalogues, soaps or rucios)";
-        wrong(UrlError::form(forms, &endpoint.url))
-    };
-    let url = Url::parse(&endpoint.url).map_err(|source| {
-        let found = endpoint.url.clone();
-        wrong(UrlError::Syntax { found, source })
-    })?;
-    let name = url.host_str().filter(|name| !name.is_empty()).ok_or_else(form)?;
-    let (protocol, is_secure) = url
-        .scheme()
-        .strip_suffix('s')
-        .map_or((url.scheme(), false), |it| (it, true));
-    let is_made = is_secure && tls::made_directory(&endpoint.url).is_some();
-    let has_path = !matches!(url.path(), "" | "/") && !is_made;
-    if has_path || url.query().is_some() {
-        return Err(form());
-    }
+    let place = ServiceUrl::parse(&endpoint.url, FORMS).map_err(wrong)?;
+    let (name, is_secure) = (place.host.as_str(), place.is_secure);
+    let scheme = place.url.scheme();
+    let protocol = scheme.strip_suffix('s').unwrap_or(scheme);
     let default_port = match (protocol, is_secure) {
         ("rucio", false) => 80,
         ("rucio", true) => 443,
         _ => PORT,
     };
-    let port = url.port().unwrap_or(default_port);
+    let port = place.url.port().unwrap_or(default_port);
     let at = format!("{name}:{port}");
     let protocol = match protocol {
         "catalogue" => Protocol::Stateful,
         "soap" => Protocol::Soap(settings.soap(at, is_secure)),
         "rucio" => Protocol::Rucio(settings.rucio(at)?),
-        _ => return Err(form()),
+        _ => return Err(wrong(UrlError::form(FORMS, &endpoint.url))),
     };
     let tls = match identity {
         Some(identity) => {
-            let bare = name.trim_start_matches('[').trim_end_matches(']');
-            let name = tls::server_name(bare).map_err(|error| wrong(error.into()))?;
+            let name = place.server_name().map_err(|error| wrong(error.into()))?;
             Some(ServerTls { identity, name })
         }
         None => None,
