@@ -8,7 +8,8 @@ from typing import Any
 from plimsoll.analyse.components.counted import counted_services, window_counts
 from plimsoll.analyse.components.tiers import foreign_notes, tier_counts
 from plimsoll.analyse.components.utilization_hosts import HostsUsed
-from plimsoll.analyse.components.watched import host_notes, watch_notes, watched_utilizations
+from plimsoll.analyse.components.watched.notes import host_notes, watch_notes
+from plimsoll.analyse.components.watched.systems import watched_utilizations
 from plimsoll.analyse.results.analysis import OpenLoad
 from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.analyse.results.run import CountedService, Counts, TierCounts
@@ -55,6 +56,7 @@ def facts_of(
         *host_notes(record),
         f"{lost} of its events could not be written" if (lost := record.get("events_lost")) else "",
         record["reason"] if status != "finished" else "",
+        _repetition_note(run.id, record.get("earlier_attempts", 0)),
     ]
     watched = watched_readings(run)
     tiers = tiers_of_run(run, counts)
@@ -81,6 +83,17 @@ def facts_of(
         services=services_of(run, measured, watched),
         tiers=tiers,
         notes=[note for note in notes if note],
+    )
+
+
+def _repetition_note(run_id: str, attempts: int) -> str:
+    if not attempts:
+        return ""
+    if attempts == 1:
+        return f"it was repeated later than planned: the files of its earlier attempt are in abandoned/{run_id}.1"
+    return (
+        f"it was repeated later than planned: the files of its {attempts} earlier attempts are in "
+        f"abandoned/{run_id}.1 to abandoned/{run_id}.{attempts}"
     )
 
 

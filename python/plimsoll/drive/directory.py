@@ -129,8 +129,11 @@ class ResultsDirectory:
         if path.exists() and any(path.iterdir()):
             aside = self.path / "abandoned"
             aside.mkdir(exist_ok=True)
-            number = sum(1 for _ in aside.glob(f"{run_id}.*")) + 1
-            path.rename(aside / f"{run_id}.{number}")
+            path.rename(aside / f"{run_id}.{self.earlier_attempts(run_id) + 1}")
+
+    def earlier_attempts(self, run_id: str) -> int:
+        """How many earlier attempts of a run were set aside."""
+        return sum(1 for _ in (self.path / "abandoned").glob(f"{run_id}.*"))
 
     def free_bytes(self) -> int:
         """The free space on the file system."""

@@ -345,7 +345,10 @@ class ExperimentRunner:
                 self._engine.drop()
         execution.keep_service_files()
         reason = self._redactor.text(end.reason)
-        write_json(directory / "run.json", {**execution.record(end, reason), "events_lost": events.lost})
+        record = {**execution.record(end, reason), "events_lost": events.lost}
+        if attempts := self._directory.earlier_attempts(run.id):
+            record["earlier_attempts"] = attempts
+        write_json(directory / "run.json", record)
         self._listener.run_ended(run.id, end.status, reason)
         self._count_end(run, end, reason)
 

@@ -19,6 +19,8 @@ from plimsoll.analyse.results.run import ErrorCount, Traffic
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import Agent, AgentClock
+from plimsoll.collect.watched import WatchedReadings
+from plimsoll.plan.model.cell import EMULATOR
 
 SECONDS = 12
 WINDOW = Window(0, SECONDS * 10**9)
@@ -189,6 +191,31 @@ def test_conditions_of_the_machine_of_a_testbed_are_stated_once() -> None:
         (ConditionKind.OUTSIDE, ""),
     ]
     assert len(conditions(False)) == 3 + 3 + 2
+
+
+@pytest.mark.parametrize(
+    ("late", "delivered", "text"),
+    [
+        (9, 100, None),
+        (10, 1_001, None),
+        (
+            25,
+            1_000,
+            "the emulated links delivered 2.5 % of the packets (25 of 1,000) more than 1 ms later than specified",
+        ),
+    ],
+)
+def test_late_packets_of_emulated_links_are_reported(late: int, delivered: int, text: str | None) -> None:
+    t = np.linspace(0.0, SECONDS, 4)
+    values = {"late": late * t / SECONDS, "released": delivered * t / SECONDS}
+    readings = WatchedReadings("testbed.links", "testbed", "", t, values)
+    conditions = run_conditions([], (), WINDOW, {}, (), traffic(), lambda: 0, watched=[readings])
+    if text is None:
+        assert conditions == ()
+    else:
+        [condition] = conditions
+        assert (condition.kind, condition.component) == (ConditionKind.LATE_PACKETS, EMULATOR)
+        assert condition_text(condition).startswith(text)
 
 
 def test_interrupts_and_the_hypervisor_are_no_processes_outside() -> None:

@@ -7,12 +7,9 @@ import pytest
 
 from plimsoll.analyse.answer.components.components import evidence
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED, bottleneck
-from plimsoll.analyse.components.watched import (
-    emulator_cores,
-    watch_notes,
-    watched_resources,
-    watched_utilizations,
-)
+from plimsoll.analyse.components.watched.notes import watch_notes
+from plimsoll.analyse.components.watched.systems import watched_resources, watched_utilizations
+from plimsoll.analyse.components.watched.testbed import emulator_cores, late_packets
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.watched import WatchedReadings
@@ -271,6 +268,18 @@ def test_cores_of_the_emulation_by_second() -> None:
     readings = emulator([0.0, 0.2, 0.8, 0.9])
     assert emulator_cores([readings], range(1, 3)) == pytest.approx([0.6, 0.1])
     assert emulator_cores([links([0, 1], [0, 0], [9.0] * 2)], range(3)) == pytest.approx([0, 0, 0])
+
+
+def test_late_packets_are_those_of_the_window() -> None:
+    times = np.arange(5.0)
+    values = {
+        "late": np.array([100.0, 100, 103, 107, 500]),
+        "released": np.array([900.0, 990, 1100, 1200, 3000]),
+    }
+    readings = WatchedReadings("testbed.links", "testbed", "", times, values)
+    assert late_packets([readings], Window(S, 3 * S)) == (7, 210)
+    assert late_packets([emulator([0.0, 0.2])], HOUR) is None, "results of an older version"
+    assert late_packets([], HOUR) is None
 
 
 def test_the_rate_of_a_link_may_change_during_a_run() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from plimsoll.analyse.components.bottleneck import bottleneck
 from plimsoll.analyse.components.utilization_hosts import HostsUsed, hosts_used
-from plimsoll.analyse.components.watched import host_notes
+from plimsoll.analyse.components.watched.notes import host_notes
 from plimsoll.analyse.hosts.clocks import greatest_bound, start_spread, unknown_clocks
 from plimsoll.analyse.hosts.coverage import agents_with_testers, loss, lost_agents
 from plimsoll.analyse.results.run import Utilization

@@ -20,7 +20,14 @@ def test_each_direction_with_a_rate_has_its_bytes_and_its_rate() -> None:
         direction("c", "a", None, 9),
     ]
     ends = [("up", "a", "b"), ("free", "a", "c"), ("gone", "b", "c")]
-    reading = links_reading(ends, {"links": links, "cpu_ns": 1_500_000_000})
-    assert reading.counters == {"cpu": 1.5, "passed up: a to b": 500, "passed up: b to a": 20}
-    assert "cpu" not in links_reading(ends, {"links": links}).counters, "an older engine"
+    status = {"links": links, "released": 40, "late": 3}
+    reading = links_reading(ends, {**status, "cpu_ns": 1_500_000_000})
+    assert reading.counters == {
+        "cpu": 1.5,
+        "released": 40,
+        "late": 3,
+        "passed up: a to b": 500,
+        "passed up: b to a": 20,
+    }
+    assert "cpu" not in links_reading(ends, status).counters, "an older engine"
     assert reading.gauges == {"rate up: a to b": 1_000, "rate up: b to a": 2_000}

@@ -19,6 +19,7 @@ from plimsoll.analyse.components.kernel_figures import WindowSamples
 from plimsoll.analyse.components.outside import outside_shares
 from plimsoll.analyse.components.resources import is_stacked, place
 from plimsoll.analyse.components.utilization import mean_bounds, sampled_cores
+from plimsoll.analyse.components.watched.testbed import late_packets
 from plimsoll.analyse.results.components.conditions import Condition, ConditionKind
 from plimsoll.analyse.results.run import Traffic
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
@@ -26,6 +27,8 @@ from plimsoll.analyse.results.verdicts import Value
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import TESTERS, Agent
+from plimsoll.collect.watched import WatchedReadings
+from plimsoll.plan.model.cell import EMULATOR
 
 PORTS: Final = 0.8
 """Share of the local ports in use toward one address, in any reading, from which on it is reported."""
@@ -49,6 +52,10 @@ IO_PRESSURE: Final = 0.1
 OUTSIDE: Final = 0.1
 MIN_OUTSIDE: Final = 0.05
 """Mean share of the CPU of a host that processes outside the experiment used, and the lower end of its interval."""
+MIN_LATE: Final = 10
+LATE_SHARE: Final = 0.01
+"""Packets that emulated links deliver more than 1 ms late are reported from this number and this share on: fewer hardly
+change a mean or a median."""
 NO_PORT: Final = "no free local port"
 NOT_CONNECTED: Final = ("timeout connect", "no answer to connect")
 """Codes of failed transactions, as the engine reports them."""
@@ -83,11 +90,12 @@ def run_conditions(
     slow_connects: Callable[[], int | None],
     *,
     one_machine: bool = False,
+    watched: Sequence[WatchedReadings] = (),
 ) -> tuple[Condition, ...]:
     """The conditions in the window, in the order of their kinds. `agents`: of a run of several (empty: one);
     `services`: as for `place`; `slow_connects`: number of connections of the window that took 1 s or longer, None if
     it is not known. `one_machine`: the hosts are those of a testbed and share cores and disks: conditions of these are
-    those of the host of the lab.
+    those of the host of the lab. `watched`: readings of watched systems, among them the links of a testbed.
     """
     found: list[Condition] = []
     for host in _hosts(samples, agents, window, services):
@@ -97,6 +105,7 @@ def run_conditions(
             found += filter(None, (_disk(host), _run_queue(host)))
     outside = [condition for condition in map(_outside, cpu) if condition is not None]
     found += [replace(one, component=LAB, host="") for one in outside[:1]] if one_machine else outside
+    found += filter(None, (_late_packets(watched, window),))
     order = list(ConditionKind)
     # Several agents of one host have the same samples.
     unique = {(entry.kind, entry.component): entry for entry in reversed(found)}
@@ -264,4 +273,14 @@ def _outside(host: HostCpu) -> Condition | None:
     values: dict[str, Value] = {"share": mean, "low": low, "high": high}
     return Condition(
         ConditionKind.OUTSIDE, host.component, host.host, mean, values, rule(RuleName.CONDITIONS)
+    )
+
+
+def _late_packets(watched: Sequence[WatchedReadings], window: Window) -> Condition | None:
+    late, delivered = late_packets(watched, window) or (0.0, 0.0)
+    if late < max(MIN_LATE, LATE_SHARE * delivered):
+        return None
+    values: dict[str, Value] = {"late": late, "delivered": delivered}
+    return Condition(
+        ConditionKind.LATE_PACKETS, EMULATOR, "", late / delivered, values, rule(RuleName.CONDITIONS)
     )

@@ -13,7 +13,8 @@ from plimsoll.analyse.components.outside import with_outside_cpu
 from plimsoll.analyse.components.resources import component_resources
 from plimsoll.analyse.components.utilization import CPU_THROTTLED, monitor_cpu, utilizations
 from plimsoll.analyse.components.utilization_hosts import HostsUsed, greatest_detail, hosts_used
-from plimsoll.analyse.components.watched import emulator_cores, watched_resources, watched_utilizations
+from plimsoll.analyse.components.watched.systems import watched_resources, watched_utilizations
+from plimsoll.analyse.components.watched.testbed import emulator_cores
 from plimsoll.analyse.hosts.clocks import greatest_bound
 from plimsoll.analyse.hosts.hosts import TesterPlacement, places_of
 from plimsoll.analyse.results.components.conditions import Condition
@@ -250,6 +251,7 @@ def conditions_in(
         traffic,
         lambda: slow_connects(run, window),
         one_machine=_is_testbed(run),
+        watched=watched_readings(run),
     )
 
 

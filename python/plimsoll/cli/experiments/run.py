@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from plimsoll.assemble.adaptive.invalid_runs import invalid_runs
 from plimsoll.assemble.adaptive.run_source import is_done, run_source
 from plimsoll.assemble.like_search import earlier_cells, start_lines, starts_of
 from plimsoll.cli.experiments.progress import Progress
@@ -44,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resume", type=Path, metavar="DIR", help="run what is missing in results directory DIR"
     )
     parser.add_argument(
+        "--repeat-invalid",
+        action="store_true",
+        help="with --resume: also repeat the runs that are invalid",
+    )
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -74,6 +80,8 @@ def main(args: argparse.Namespace) -> int:
         raise BadInput("--resume reads the experiment from the results directory; do not give a file as well")
     if args.resume is not None and args.like is not None:
         raise BadInput("--resume continues the search where it began; do not give --like as well")
+    if args.repeat_invalid and args.resume is None:
+        raise BadInput("--repeat-invalid repeats runs of earlier results; give --resume DIR as well")
     if args.resume is not None:
         plan, directory = resumed_plan(args.resume, args.set)
     elif args.file is not None:
@@ -93,6 +101,8 @@ def main(args: argparse.Namespace) -> int:
             for line in run.missing:
                 print(printable(f"run {run.run}: not fetched: {line}"), file=sys.stderr)
         done = done_runs(args.resume)
+        if args.repeat_invalid:
+            done -= invalid_runs(plan, args.resume)
         probe_targets(plan, done, skipped=args.no_probe or is_done(plan, directory, done))
     outcome = execute(
         plan, directory, done, quiet=args.quiet, prepare=args.resume is None, probe=not args.no_probe

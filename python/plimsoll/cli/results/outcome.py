@@ -38,13 +38,13 @@ def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True
         print_summary(analysis, written, failed_only=quiet)
     for line in outcome.stopped_early:
         print(printable(f"plimsoll: {line}"), file=sys.stderr)
-    for line in next_commands(outcome) if files else ():
+    for line in next_commands(outcome, analysis) if files else ():
         print(printable(f"plimsoll: {line}"), file=sys.stderr)
     return exit_code(analysis, interrupted=outcome.interrupted, agents_lost=outcome.agents_lost)
 
 
-def next_commands(outcome: Outcome) -> list[str]:
-    """Commands that complete runs which did not end as planned."""
+def next_commands(outcome: Outcome, analysis: Analysis) -> list[str]:
+    """Commands that complete runs which did not end as planned, or that repeat invalid ones."""
     lines = [
         f"run {run}: measurements of {', '.join(agents)} are missing; unless a Dask worker made them and has ended, "
         f"the hosts may still have them; fetch them with: plimsoll collect {outcome.directory}"
@@ -53,6 +53,14 @@ def next_commands(outcome: Outcome) -> list[str]:
     ]
     if outcome.interrupted or outcome.stopped_early:
         lines.append(f"resume with: plimsoll run --resume {outcome.directory}")
+    elif analysis.search is None and analysis.until is None:
+        # If all runs are invalid, a repetition would not differ: the reasons in the answer say what to change.
+        invalid = sum(not run.valid for run in analysis.runs)
+        if 0 < invalid < len(analysis.runs):
+            what = (
+                "1 run is invalid; repeat it" if invalid == 1 else f"{invalid} runs are invalid; repeat them"
+            )
+            lines.append(f"{what} with: plimsoll run --resume {outcome.directory} --repeat-invalid")
     return lines
 
 

@@ -1,4 +1,5 @@
-"""Reads what passed the links of a testbed, their present rates, and the CPU time of the process that emulates them."""
+"""Reads what passed the links of a testbed, their present rates, its late packets, and the CPU time of the process that
+emulates the links."""
 
 from __future__ import annotations
 
@@ -31,12 +32,18 @@ class LinksReader:
 
 
 def links_reading(ends: Iterable[tuple[str, str, str]], status: Mapping[str, Any]) -> Reading:
-    """For each direction of each link with a rate: `passed LINK: FROM to TO` in bytes with all headers, and its rate in
-    bytes/s, `rate LINK: FROM to TO`. In seconds `cpu`, the CPU time of the process that emulates the links; the status
-    of an older engine lacks it. `ends`: name and both sites of each link; `status`: that of a testbed
-    (crates/wan/src/control.rs)."""
+    """The counters and gauges of a testbed. `ends`: name and both sites of each link; `status`: that of the testbed
+    (crates/wan/src/control.rs).
+
+    - For each direction of each link with a rate: `passed LINK: FROM to TO` in bytes with all headers, and the gauge
+      `rate LINK: FROM to TO` in bytes/s.
+    - `released`: packets that were sent to hosts; `late`: those of them that were sent more than 1 ms after their due
+      time.
+    - `cpu`: CPU time of the process that emulates the links, in seconds; the status of an older engine lacks it.
+    """
     of_direction = {(link["from"], link["to"]): link for link in status["links"]}
     counters: dict[str, float] = {"cpu": status["cpu_ns"] / 1e9} if "cpu_ns" in status else {}
+    counters |= {name: float(status[name]) for name in ("released", "late")}
     gauges: dict[str, float] = {}
     for name, *sites in ends:
         for source, to in (sites, reversed(sites)):

@@ -162,6 +162,15 @@ def _outside(condition: Condition) -> str:
     return f"processes outside the experiment used {share} ({band}) of the CPU of {_host(condition)}"
 
 
+def _late_packets(condition: Condition) -> str:
+    late, delivered = figure(condition.values, "late"), figure(condition.values, "delivered")
+    return (
+        f"the emulated links delivered {percent(late / delivered, 2)} of the packets ({count(round(late))} of "
+        f"{count(round(delivered))}) more than 1 ms later than specified, because the link emulator waited for a core "
+        "or had too much work"
+    )
+
+
 def _host(condition: Condition) -> str:
     return condition.host or "the host"
 
@@ -174,4 +183,5 @@ _TEXTS: Final = {
     ConditionKind.DISK: _disk,
     ConditionKind.RUN_QUEUE: _run_queue,
     ConditionKind.OUTSIDE: _outside,
+    ConditionKind.LATE_PACKETS: _late_packets,
 }

@@ -18,15 +18,16 @@ class ConditionKind(StrEnum):
     DISK = "disk wait"
     RUN_QUEUE = "run queue"
     OUTSIDE = "processes outside"
+    LATE_PACKETS = "late packets"
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition in the window of a run. It never makes a run invalid or doubtful.
 
-    `component`: the service, or the host as in `components`; `host`: empty for the host of the lab. `severity`: the
-    figure by which conditions of one kind are compared. `values`: the figures behind it, in the units of the samples:
-    seconds, shares of 1, numbers of events in the window.
+    `component`: the service, the host as in `components`, or the link emulator of a testbed; `host`: empty for the host
+    of the lab. `severity`: the figure by which conditions of one kind are compared. `values`: the figures behind it, in
+    the units of the samples: seconds, shares of 1, numbers of events in the window.
     """
 
     kind: ConditionKind

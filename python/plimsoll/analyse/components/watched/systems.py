@@ -1,25 +1,19 @@
-"""Readings of exporters of existing systems: utilization of hosts and processes, and missing readings."""
+"""Utilization and resources of the systems that are watched during a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from plimsoll.analyse.components.resources import busiest_interface
-from plimsoll.analyse.components.utilization import mean_interval
+from plimsoll.analyse.components.watched.steps import Array, Busy, WindowSteps
+from plimsoll.analyse.components.watched.testbed import emulator, emulator_cpu, testbed_links
 from plimsoll.analyse.results.run import ComponentResources, Utilization
 from plimsoll.analyse.results.verdicts import ResourceKind
-from plimsoll.analyse.results.wording import number
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.watched import WatchedReadings
 from plimsoll.plan.model.cell import EMULATOR
 
-Array = NDArray[np.float64]
-Busy = tuple[float, float | None, float | None]
-"""Mean with the ends of its interval."""
 _RATES: Final = (
     *("cpu.user", "cpu.system", "cpu.iowait", "cpu.softirq", "cpu.steal"),
     *("psi.cpu.some", "psi.io.some", "psi.memory.some"),
@@ -39,7 +33,7 @@ def watched_utilizations(watched: Iterable[WatchedReadings], window: Window) -> 
     """
     out: list[Utilization | None] = []
     for readings in watched:
-        steps = _Steps(readings, window)
+        steps = WindowSteps(readings, window)
         if not steps.width.size:
             continue
         match readings.kind:
@@ -50,7 +44,7 @@ def watched_utilizations(watched: Iterable[WatchedReadings], window: Window) -> 
             case "cgroup":
                 out.append(_group(readings, steps))
             case "testbed":
-                out += [*_testbed_links(readings, steps), _emulator(steps)]
+                out += [*testbed_links(readings, steps), emulator(steps)]
     return tuple(utilization for utilization in out if utilization is not None)
 
 
@@ -59,10 +53,10 @@ def watched_resources(watched: Iterable[WatchedReadings], window: Window) -> tup
     the CPU of the process that emulates the links of a testbed."""
     out = []
     for readings in watched:
-        steps = _Steps(readings, window)
+        steps = WindowSteps(readings, window)
         if not steps.width.size:
             continue
-        if readings.kind == "testbed" and (cpu := _emulator_cpu(steps)) is not None:
+        if readings.kind == "testbed" and (cpu := emulator_cpu(steps)) is not None:
             out.append(ComponentResources(EMULATOR, readings.host, cpu=cpu))
         if readings.kind not in _PREFIXES:
             continue
@@ -88,70 +82,7 @@ def watched_resources(watched: Iterable[WatchedReadings], window: Window) -> tup
     return tuple(out)
 
 
-class _Steps:
-    """Increase of counters between readings in the window. A counter that fell was reset: its increase is its new
-    value."""
-
-    def __init__(self, readings: WatchedReadings, window: Window) -> None:
-        self._values = readings.values
-        t = readings.t_s
-        middle = (t[1:] + t[:-1]) / 2
-        self._in = (middle >= window.start / 1e9) & (middle < window.end / 1e9) & (np.diff(t) > 0)
-        self.width = np.diff(t)[self._in]
-
-    def names(self, prefix: str) -> list[str]:
-        return [name for name in self._values if name.startswith(prefix)]
-
-    def counter_increase(self, name: str) -> Array:
-        value = self._values.get(name)
-        if value is None:
-            return np.full(self.width.size, np.nan)
-        step = np.diff(value)
-        increase: Array = np.where(step < 0, value[1:], step)[self._in]
-        return increase
-
-    def levels(self, name: str) -> Array:
-        """A gauge at the ends of the intervals; NaN where it is not known."""
-        value = self._values.get(name)
-        return np.full(self.width.size, np.nan) if value is None else value[1:][self._in]
-
-    def gauge(self, name: str) -> float | None:
-        """Mean of a gauge over the ends of the intervals; None without values."""
-        value = self._values.get(name)
-        ends = np.zeros(0) if value is None else value[1:][self._in]
-        ends = ends[np.isfinite(ends)]
-        return float(ends.mean()) if ends.size else None
-
-    def share(self, name: str, of: Array) -> Array:
-        """Increase of a counter relative to `of`; NaN if one of the two is not known."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share: Array = self.counter_increase(name) / np.where(of > 0, of, np.nan)
-        return share
-
-    def mean(self, values: Array) -> float | None:
-        known = np.isfinite(values)
-        return float(np.average(values[known], weights=self.width[known])) if known.any() else None
-
-    def rates(self, prefix: str) -> dict[str, float]:
-        """Increase per second of each counter with this prefix, by the rest of its name."""
-        means = {name: self.mean(self.share(name, self.width)) for name in self.names(prefix)}
-        return {name.removeprefix(prefix): mean for name, mean in means.items() if mean is not None}
-
-    def utilization(self, values: Array) -> Busy:
-        """Mean and interval. With a gap in the readings there is no interval, because one value then covers several
-        intervals."""
-        known = np.isfinite(values)
-        width = self.width[known]
-        mean = min(1.0, float(np.average(values[known], weights=width)))
-        usual = float(np.median(width))
-        if width.max() > 1.5 * usual:
-            return mean, None, None
-        # The last reading of a run is early: its interval may be too short to be comparable.
-        _, low, high = mean_interval(values[known][width > usual / 2])
-        return mean, None if low is None else min(low, mean), None if high is None else max(high, mean)
-
-
-def _host(readings: WatchedReadings, steps: _Steps) -> Utilization | None:
+def _host(readings: WatchedReadings, steps: WindowSteps) -> Utilization | None:
     cpu_total = steps.counter_increase("cpu.all")
     busy = steps.share("cpu.busy", cpu_total)
     resources: dict[str, Array] = {"cpu": busy}
@@ -186,7 +117,7 @@ def _is_above(core: Busy, cpu: Busy) -> bool:
     return low > (cpu[0] if cpu[2] is None else cpu[2])
 
 
-def _detail(means: Mapping[str, float], cpu_total: Array, steps: _Steps) -> dict[str, float]:
+def _detail(means: Mapping[str, float], cpu_total: Array, steps: WindowSteps) -> dict[str, float]:
     """Further figures of a host, by the names of Plimsoll's monitor: of its cores only the busiest, of its devices
     those that were used."""
     cores = sorted((name for name in means if name.startswith("core ")), key=lambda name: means[name])
@@ -201,7 +132,7 @@ def _detail(means: Mapping[str, float], cpu_total: Array, steps: _Steps) -> dict
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _links(steps: _Steps) -> dict[str, Array]:
+def _links(steps: WindowSteps) -> dict[str, Array]:
     """The busier direction of each link whose speed is reported: a link is full-duplex."""
     links = {}
     for name in steps.names("net.speed "):
@@ -215,7 +146,7 @@ def _links(steps: _Steps) -> dict[str, Array]:
     return links
 
 
-def _squid_process(readings: WatchedReadings, steps: _Steps) -> Utilization | None:
+def _squid_process(readings: WatchedReadings, steps: WindowSteps) -> Utilization | None:
     """Utilization of a Squid by its CPU time: it has one busy thread, which is full at one core. None if it used no CPU
     time: the exporter's pid file then names the master process, which only waits for its worker."""
     cpu = steps.share("process.cpu", steps.width)
@@ -232,7 +163,7 @@ def _squid_process(readings: WatchedReadings, steps: _Steps) -> Utilization | No
     )
 
 
-def _group(readings: WatchedReadings, steps: _Steps) -> Utilization | None:
+def _group(readings: WatchedReadings, steps: WindowSteps) -> Utilization | None:
     """Utilization of a control group by its CPU time, relative to its limit. None without a limit: the group can use
     every core, and the CPU of the host is its limit."""
     limit = steps.gauge("cpu.limit")
@@ -256,83 +187,3 @@ def _group(readings: WatchedReadings, steps: _Steps) -> Utilization | None:
         readings.host,
         ResourceKind.CPU_OF_LIMIT,
     )
-
-
-def _testbed_links(readings: WatchedReadings, steps: _Steps) -> list[Utilization]:
-    """For each link its busier direction, as the share of its rate that passed. Bytes count with all headers."""
-    busiest: dict[str, Utilization] = {}
-    for name in steps.names("passed "):
-        link, _, direction = name.removeprefix("passed ").partition(": ")
-        share = steps.share(name, steps.width * steps.levels(f"rate {link}: {direction}"))
-        if steps.mean(share) is None:
-            continue
-        used = Utilization(
-            f"link {link}", "link", direction, *steps.utilization(share), {}, "", ResourceKind.OTHER
-        )
-        if used.component not in busiest or used.mean > busiest[used.component].mean:
-            busiest[used.component] = used
-    return list(busiest.values())
-
-
-def _emulator(steps: _Steps) -> Utilization | None:
-    """The CPU of the process that emulates the links: with a full core it forwards no more. None if its CPU time was
-    not read."""
-    cpu = _emulator_cpu(steps)
-    if cpu is None:
-        return None
-    used = steps.utilization(steps.share("cpu", steps.width))
-    kind = ResourceKind.CPU_OF_PROCESS
-    return Utilization(EMULATOR, "emulator", "cpu of its process", *used, {"cores_used": cpu}, "", kind)
-
-
-def _emulator_cpu(steps: _Steps) -> float | None:
-    """Mean of the cores that the process used."""
-    return steps.mean(steps.share("cpu", steps.width))
-
-
-def emulator_cores(watched: Iterable[WatchedReadings], seconds: range) -> Array:
-    """Cores that the process that emulates the links of a testbed used in each of these seconds of the run; 0 where its
-    CPU time was not read. Between two readings the time is taken to increase evenly."""
-    edges = np.arange(seconds.start, seconds.stop + 1, dtype=np.float64)
-    for readings in watched:
-        if readings.kind == "testbed" and "cpu" in readings.values:
-            return np.diff(np.interp(edges, readings.t_s, readings.values["cpu"]))
-    return np.zeros(len(seconds))
-
-
-def watch_notes(watched: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Notes on the readings of a run: failures, gaps, and counters that were reset."""
-    notes = []
-    for record in watched:
-        name, gaps = record["name"], record.get("gaps", ())
-        if "counters" not in record:
-            notes.append(f"{name} could not be read during the run{_reason_of(gaps)}")
-            continue
-        for gap in gaps:
-            notes.append(
-                f"no reading of {name} from {_second(gap['from_s'])} to {_second(gap['to_s'])}{_reason_of([gap])}"
-            )
-        notes += [
-            f"{name} reset its counters before {_second(at)}: its counts since the previous reading are unknown"
-            for at in record.get("anew_s", ())
-        ]
-    return tuple(notes)
-
-
-def host_notes(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Notes on the watched hosts and processes of the targets of a run."""
-    missing = [
-        f"{host['name']} is not watched: {host['missing']}"
-        for host in record.get("watched_hosts", ())
-        if host.get("missing")
-    ]
-    events = [f"at {_second(event['t_s'])}: {event['text']}" for event in record.get("watch_events", ())]
-    return (*missing, *events)
-
-
-def _second(value: float) -> str:
-    return f"{number(max(0.0, value))} s"
-
-
-def _reason_of(gaps: Sequence[Mapping[str, Any]]) -> str:
-    return f" ({gaps[0]['why']})" if gaps else ""

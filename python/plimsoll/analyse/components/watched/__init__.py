@@ -1,0 +1,1 @@
+"""Readings of watched systems: hosts, exporters, control groups and the links of a testbed."""
