@@ -73,6 +73,8 @@ def test_an_asymmetric_interval_shows_both_ends() -> None:
 
 def test_an_interval_of_a_mean_of_0_begins_at_0() -> None:
     assert plain(plus_minus(Interval(0.0, -0.0067, 0.0067), "fraction")) == "0 (0 to 0.67) %"
+    assert plain(plus_minus(Interval(0.047, 9.3e-07, 0.18), "number")) == "0.047 (0 to 0.18)"
+    assert plain(plus_minus(Interval(0.047, 0.002, 0.18), "number")) == "0.047 (0.0020 to 0.18)"
     assert plain(plus_minus(Interval(0.0, -0.0067, 0.0067), "fraction", signed=True)) == "0.00 ± 0.67 %"
 
 
