@@ -47,11 +47,6 @@ def test_an_invalid_run_is_repeated_on_request(lab: Lab) -> None:
     ]
 
 
-def test_runs_that_follow_from_earlier_ones_are_not_repeated(lab: Lab) -> None:
+def test_the_results_to_repeat_must_be_named(lab: Lab) -> None:
     refused = lab.run("run", lab.file(EXPERIMENT), "--repeat-invalid")
     assert refused.code == 2 and "give --resume DIR as well" in refused.err
-    text = EXPERIMENT.replace("repetitions: 1", "repetitions: {until: {throughput: 100%}, at_least: 5}")
-    lab.run("run", lab.file(text), "--quiet", "--no-probe")
-    refused = lab.run("run", "--resume", lab.results(), "--repeat-invalid", "--no-probe")
-    assert refused.code == 2
-    assert "follow from the runs before them" in refused.err

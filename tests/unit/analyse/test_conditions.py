@@ -159,6 +159,8 @@ def test_a_run_queue_is_compared_with_the_cores() -> None:
     assert found(series("host", "cpu.runnable", "", 2)) == []
     [condition] = found(series("host", "cpu.runnable", "", [5, 6] * (SECONDS // 2)))
     assert condition_text(condition).startswith("on average, 5.50 tasks (")
+    [even] = found(series("host", "cpu.runnable", "", 3))
+    assert condition_text(even) == "on average, 3.00 tasks ran or waited for the 2 cores of the host"
     assert condition_text(condition).endswith(" ran or waited for the 2 cores of the host")
 
 

@@ -151,8 +151,12 @@ def _run_queue(condition: Condition) -> str:
     values = condition.values
     tasks = number(figure(values, "tasks"))
     cores = round(figure(values, "cores"))
-    band = f"{number(figure(values, 'low'))} to {number(figure(values, 'high'))}"
-    return f"on average, {tasks} tasks ({band}) ran or waited for the {plural(cores, 'core')} of {_host(condition)}"
+    low, high = (number(figure(values, end)) for end in ("low", "high"))
+    # Three readings a second are whole numbers: in a short run all seconds may have the same mean.
+    band = "" if low == high else f" ({low} to {high})"
+    return (
+        f"on average, {tasks} tasks{band} ran or waited for the {plural(cores, 'core')} of {_host(condition)}"
+    )
 
 
 def _outside(condition: Condition) -> str:
