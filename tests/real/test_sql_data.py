@@ -106,3 +106,14 @@ def test_what_is_found_before_anything_starts(lab: Lab, text: str | None, messag
     assert message in done.err
     wrong = lab.file(FILE.format(kind="sqlite", repetitions=1))
     assert "loaded into postgres or mariadb" in lab.run("plan", wrong).err
+
+
+def test_an_sqlite_database_without_data_is_empty(lab: Lab) -> None:
+    text = (
+        "plimsoll: 1\nname: empty\nservices: {db: {kind: sqlite}}\n"
+        "workload: {driver: sql, target: db, sql: {queries: [SELECT 1, SELECT x FROM t]}}\n"
+        "load: {testers: 1, think: 5ms}\nrun: {duration: 300ms, drain: 5s}\n"
+    )
+    [run] = lab.run("run", lab.file(text), "--json", "--no-probe").json["runs"]
+    assert run["counts"]["succeeded"] > 0
+    assert {error["code"] for error in run["errors_by_kind"]} == {"no such table"}

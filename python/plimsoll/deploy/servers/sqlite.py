@@ -16,6 +16,8 @@ def start_sqlite(running: RunningService, site: Site) -> None:
     path = Path(existing).resolve() if existing else Path(running.directory) / "data.sqlite"
     if existing and not path.is_file():
         raise ServiceError(f"service {running.spec.name}: the SQLite file {path} does not exist")
+    if not existing and not running.data:
+        path.touch()  # an empty database: without a file the testers could not even open it
     running.urls = [f"sqlite:{path}"]
     tables = [data.name for data in running.data]
     running.configuration = json.dumps({"file": path.name, "tables": tables}, indent=1)
