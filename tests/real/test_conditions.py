@@ -72,3 +72,21 @@ validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, ste
     of_host = sum(row["value"] for row in samples if row["metric"] == "tcp.listen_drops")
     assert of_service >= values["drops"]
     assert of_host > 0
+
+
+def test_the_threads_of_a_catalogue_are_all_in_use(lab: Lab) -> None:
+    text = (
+        "plimsoll: 1\nname: few-threads\n"
+        "services:\n  db: {kind: sqlite}\n  files: {kind: catalogue, database: db, threads: 2}\n"
+        "data: {entries: {into: db, kind: catalogue, entries: 100}}\n"
+        "workload: {driver: catalogue, target: files, timeout: 20s,\n"
+        "  catalogue: {data: {entries: 100}, connection: kept}}\n"
+        "load: {testers: 5, think: 20ms}\nrun: {duration: 8s}\n"
+    )
+    [run] = lab.run("run", lab.file(text), "--json", "--no-probe").json["runs"]
+    [condition] = [one for one in run["conditions"] if one["kind"] == "workers in use"]
+    assert condition["component"] == "files"
+    assert condition["values"]["workers"] == 2 and condition["values"]["waiting"] == 3
+    assert condition["text"] == (
+        "the 2 threads of files were all in use, and on average 3.0 connections waited for one"
+    )

@@ -12,6 +12,7 @@ from tests.unit.analyse.test_conditions import traffic
 
 from plimsoll.analyse.components.conditions import BUSY_DISK, DISK_WAIT_S, MIN_OUTSIDE, run_conditions
 from plimsoll.analyse.components.cpu_series import HostCpu
+from plimsoll.analyse.components.worker_pools import WorkerReadings
 from plimsoll.analyse.results.components.conditions import ConditionKind
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.columns.samples import SampleSeries
@@ -64,9 +65,22 @@ def disk(rng: np.random.Generator, seconds: int, rho: float) -> bool:
     return reported(ConditionKind.DISK, seconds, metrics, np.zeros(seconds))
 
 
+def workers(rng: np.random.Generator, seconds: int, rho: float, busy: float = 0.2) -> bool:
+    """A service whose 4 workers are all in use, with a request that waits, for the share `busy` of the time, in a
+    two-state chain with autocorrelation `rho`."""
+    is_full = [bool(rng.random() < busy)]
+    while len(is_full) < seconds:
+        is_full.append(rng.random() < busy * (1 - rho) + rho * is_full[-1])
+    in_use = 3.0 + np.array(is_full, np.float64)
+    limit = np.full(seconds, 4.0)
+    pool = WorkerReadings("web", "", "thread", "request", np.arange(0.5, seconds), in_use, limit, in_use - 3)
+    window = Window(0, seconds * 10**9)
+    return bool(run_conditions([], (), window, {}, (), traffic(), lambda: 0, workers=[pool]))
+
+
 @pytest.mark.parametrize("rho", [0.0, 0.5])
 @pytest.mark.parametrize("seconds", [5, 30])
-@pytest.mark.parametrize("simulated", [run_queue, outside, disk])
+@pytest.mark.parametrize("simulated", [run_queue, outside, disk, workers])
 def test_at_most_5_percent_of_the_reports_are_false(
     simulated: Callable[[np.random.Generator, int, float], bool], seconds: int, rho: float
 ) -> None:
@@ -91,4 +105,5 @@ def test_most_conditions_far_above_their_thresholds_are_reported() -> None:
     shares = sum(
         reported(ConditionKind.OUTSIDE, 30, {}, correlated(rng, 0.3, 0.3, 30, 0.5)) for _ in range(runs)
     )
-    assert min(queues, shares) >= 0.8 * runs
+    pools = sum(workers(rng, 30, 0.5, busy=0.97) for _ in range(runs))
+    assert min(queues, shares, pools) >= 0.8 * runs

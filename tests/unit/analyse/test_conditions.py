@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from tests.unit.analyse.made import latency
 
 from plimsoll.analyse.answer.components import conditions as sentences
@@ -14,6 +16,7 @@ from plimsoll.analyse.components.cpu_series import HostCpu
 from plimsoll.analyse.components.kernel_figures import WindowSamples, figures_of_host, figures_of_service
 from plimsoll.analyse.components.outside import outside_shares
 from plimsoll.analyse.components.resources import is_stacked
+from plimsoll.analyse.components.worker_pools import WorkerReadings
 from plimsoll.analyse.results.components.conditions import Condition, ConditionKind
 from plimsoll.analyse.results.run import ErrorCount, Traffic
 from plimsoll.analyse.window.transactions import Window
@@ -193,6 +196,41 @@ def test_conditions_of_the_machine_of_a_testbed_are_stated_once() -> None:
         (ConditionKind.OUTSIDE, ""),
     ]
     assert len(conditions(False)) == 3 + 3 + 2
+
+
+def workers(in_use: Sequence[float], limit: float, waiting: Sequence[float] | None = None) -> WorkerReadings:
+    """Readings once a second: one before the window, these values in turn in the window, and one after it."""
+    t = np.linspace(-0.5, SECONDS + 0.5, SECONDS + 2)
+
+    def column(values: Sequence[float]) -> NDArray[np.float64]:
+        return np.concatenate(([0.0], np.resize(np.array(values, np.float64), SECONDS), [0.0]))
+
+    counted = None if waiting is None else column(waiting)
+    return WorkerReadings("web", "", "thread", "request", t, column(in_use), np.full(t.size, limit), counted)
+
+
+@pytest.mark.parametrize(
+    ("pool", "text"),
+    [
+        (
+            workers([4], 4, [2, 4]),
+            "the 4 threads of web were all in use, and on average 3.0 requests waited for one",
+        ),
+        (workers([4], 4, [0]), None),
+        (workers([4], 4), "the 4 threads of web were all in use"),
+        (workers([5, 7], 1), "the only thread of web was in use, and on average 5.0 requests waited for one"),
+        (workers([3, 4], 4, [1]), None),
+        (
+            workers([4] * 11 + [3], 4, [6]),
+            "the 4 threads of web were all in use in 92 % of the readings, and on average 6.0 requests waited for one",
+        ),
+    ],
+)
+def test_workers_that_are_all_in_use_are_reported(pool: WorkerReadings, text: str | None) -> None:
+    conditions = run_conditions([], (), WINDOW, {}, (), traffic(), lambda: 0, workers=[pool])
+    assert [condition_text(condition) for condition in conditions] == ([] if text is None else [text])
+    short = Window(0, 4 * 10**9)
+    assert run_conditions([], (), short, {}, (), traffic(), lambda: 0, workers=[pool]) == ()
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from plimsoll.analyse.components.outside import outside_shares
 from plimsoll.analyse.components.resources import is_stacked, place
 from plimsoll.analyse.components.utilization import mean_bounds, sampled_cores
 from plimsoll.analyse.components.watched.testbed import late_packets
+from plimsoll.analyse.components.worker_pools import WorkerReadings, full_workers
 from plimsoll.analyse.results.components.conditions import Condition, ConditionKind
 from plimsoll.analyse.results.run import Traffic
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
@@ -91,11 +92,13 @@ def run_conditions(
     *,
     one_machine: bool = False,
     watched: Sequence[WatchedReadings] = (),
+    workers: Sequence[WorkerReadings] = (),
 ) -> tuple[Condition, ...]:
     """The conditions in the window, in the order of their kinds. `agents`: of a run of several (empty: one);
     `services`: as for `place`; `slow_connects`: number of connections of the window that took 1 s or longer, None if
     it is not known. `one_machine`: the hosts are those of a testbed and share cores and disks: conditions of these are
-    those of the host of the lab. `watched`: readings of watched systems, among them the links of a testbed.
+    those of the host of the lab. `watched`: readings of watched systems, among them the links of a testbed;
+    `workers`: those of the services.
     """
     found: list[Condition] = []
     for host in _hosts(samples, agents, window, services):
@@ -105,7 +108,7 @@ def run_conditions(
             found += filter(None, (_disk(host), _run_queue(host)))
     outside = [condition for condition in map(_outside, cpu) if condition is not None]
     found += [replace(one, component=LAB, host="") for one in outside[:1]] if one_machine else outside
-    found += filter(None, (_late_packets(watched, window),))
+    found += [*full_workers(workers, window), *filter(None, (_late_packets(watched, window),))]
     order = list(ConditionKind)
     # Several agents of one host have the same samples.
     unique = {(entry.kind, entry.component): entry for entry in reversed(found)}

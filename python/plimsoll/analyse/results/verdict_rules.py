@@ -330,9 +330,10 @@ RULES: Final = (
         RuleName.CONDITIONS,
         4,
         "A condition that can explain slow or failed transactions is reported if in the window a service dropped "
-        "requests for a connection, or its host did and connections of testers failed or took 1 s; packets were "
-        "dropped (of an interface, at least 10 and 0.01 %); 80 % of the local ports were in use toward one address; "
-        "connections in TIME-WAIT that had a listening socket each occupied half of the local ports; "
+        "requests for a connection, or its host did and connections of testers failed or took 1 s; all workers of a "
+        "service were in use in 90 % of at least 5 readings, while requests waited if the service counts them; "
+        "packets were dropped (of an interface, at least 10 and 0.01 %); 80 % of the local ports were in use toward "
+        "one address; connections in TIME-WAIT that had a listening socket each occupied half of the local ports; "
         "a request of a disk that was less than 90 % busy took 20 ms (lower end of the interval: 10 ms) while tasks "
         "waited for I/O for 10 % of the time; the interval of the number of tasks that ran or waited for a core is "
         "above the number of cores; processes outside the experiment used 10 % of the CPU of a host (lower end: 5 %), "

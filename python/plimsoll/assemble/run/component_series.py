@@ -10,8 +10,8 @@ from plimsoll.analyse.hosts.clocks import greatest_bound
 from plimsoll.analyse.results.components.component_series import RunComponentSeries
 from plimsoll.analyse.results.run import Series
 from plimsoll.assemble.facts import cores_of
+from plimsoll.assemble.run.components import samples_of
 from plimsoll.assemble.run.options import Options
-from plimsoll.assemble.run.window import samples_of
 from plimsoll.collect.hosts import RunAgents
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.collect.watched import service_readings, watched_readings

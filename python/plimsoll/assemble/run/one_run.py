@@ -43,14 +43,11 @@ from plimsoll.assemble.facts import facts_of, has_balanced_counts
 from plimsoll.assemble.run.actions import availability_limit, has_acted, result_of_actions, with_phases
 from plimsoll.assemble.run.asked import AnalysisRequest
 from plimsoll.assemble.run.component_series import component_series
+from plimsoll.assemble.run.components import components_in, conditions_in, cpu_in, hosts_used_in
 from plimsoll.assemble.run.options import Options
 from plimsoll.assemble.run.round_trips import missing_round_trips, round_trips_of
 from plimsoll.assemble.run.window import (
     at_peak,
-    components_in,
-    conditions_in,
-    cpu_in,
-    hosts_used_in,
     layout_of,
     planned_load,
     ramp_steps,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from plimsoll.plan.model.cell import Service
-from plimsoll.plan.services.section import Addresses
+from plimsoll.plan.services.section import Addresses, WorkerPool
 from plimsoll.plan.services.stateless import StatelessSection
 from plimsoll.plan.source.fields import Drawn, Duration, Fraction, Raw, Seed, Size
 from plimsoll.plan.source.units import NS
@@ -37,6 +37,7 @@ class DelayService(StatelessSection):
     request_counter: ClassVar[str | None] = "answered"
     arrival_counter: ClassVar[str | None] = "received"
     main_counters: ClassVar[tuple[str, ...]] = ("answered", "failed", "full")
+    worker_pool: ClassVar[WorkerPool | None] = WorkerPool("server", "request", "in_system", "servers")
 
     def scheme(self) -> str:
         return "http" if self.http else "tcp"

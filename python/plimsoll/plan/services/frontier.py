@@ -18,6 +18,7 @@ from plimsoll.plan.services.section import (
     SentBytes,
     ServiceAdditions,
     Services,
+    WorkerPool,
     find_service,
     kind_of,
     plain,
@@ -137,6 +138,9 @@ class FrontierService(StatelessSection):
     forward_counter: ClassVar[str | None] = "queries"
     sent_bytes: ClassVar[SentBytes | None] = SentBytes("payload_bytes", 1, "payload")
     main_counters: ClassVar[tuple[str, ...]] = ("answered", "queries", "not_modified", "database_errors")
+    worker_pool: ClassVar[WorkerPool | None] = WorkerPool(
+        "database connection", "request", "connections_in_use", "connections_limit", "connections_waiting"
+    )
 
     def scheme(self) -> str:
         return "http"

@@ -73,6 +73,19 @@ class ReceivedBytes:
     unit: int
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerPool:
+    """The workers of a service, of which each serves one request or connection at a time. `worker` and `waiter`: nouns
+    for a worker and for what waits for one. `in_use`: the gauge of the workers in use; without `waiting`, the gauge of
+    what waits, it may contain that, too. `limit`: the gauge or setting of their number."""
+
+    worker: str
+    waiter: str
+    in_use: str
+    limit: str
+    waiting: str | None = None
+
+
 class ServiceSection(Raw):
     """The keys of every service. A kind is a subclass with a field `kind`, which defines the class variables and
     methods below where the defaults do not apply. `host`: the host on which the service runs; `site`: its first host
@@ -113,6 +126,8 @@ class ServiceSection(Raw):
     """The counter of the requests that it sends to the service behind it. None: it does not count them."""
     main_counters: ClassVar[tuple[str, ...]] = ()
     """The counters that charts over time show as rates, the most important first. Each counts events."""
+    worker_pool: ClassVar[WorkerPool | None] = None
+    """Its workers, if it counts those in use."""
 
     @property
     def is_placed(self) -> bool:

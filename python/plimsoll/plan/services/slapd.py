@@ -15,6 +15,7 @@ from plimsoll.plan.services.section import (
     ServiceAdditions,
     Services,
     ServiceSection,
+    WorkerPool,
     file_of_host,
 )
 from plimsoll.plan.services.server_settings import Line
@@ -64,6 +65,9 @@ class SlapdService(ServiceSection):
     arrival_counter: ClassVar[str | None] = "search"
     sent_bytes: ClassVar[SentBytes | None] = SentBytes("bytes", 1, "received")
     main_counters: ClassVar[tuple[str, ...]] = ("search", "entries", "bind", "connections")
+    worker_pool: ClassVar[WorkerPool | None] = WorkerPool(
+        "thread", "operation", "threads_active", "threads", "threads_pending"
+    )
 
     @property
     def made_tls(self) -> ServerTls | None:

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.services.addresses import services_in
-from plimsoll.plan.services.section import SentBytes, ServiceAdditions, Services, file_of_host
+from plimsoll.plan.services.section import SentBytes, ServiceAdditions, Services, WorkerPool, file_of_host
 from plimsoll.plan.services.server_settings import Line, ServerSettings, check_settings
 from plimsoll.plan.services.stateless import StatelessSection
 from plimsoll.plan.source.document import KeyPath
@@ -96,6 +96,7 @@ class TomcatService(StatelessSection):
     arrival_counter: ClassVar[str | None] = "requests"
     sent_bytes: ClassVar[SentBytes | None] = SentBytes("bytes_sent", 1, "payload")
     main_counters: ClassVar[tuple[str, ...]] = ("requests", "errors")
+    worker_pool: ClassVar[WorkerPool | None] = WorkerPool("thread", "request", "threads_busy", "threads")
 
     def scheme(self) -> str:
         return "http"

@@ -47,9 +47,10 @@ def _by_sentence(
 
 
 def _is_repetition(condition: Condition, run: RunResult) -> bool:
-    """A long run queue is a consequence of a full CPU, which the bottleneck already states."""
+    """A long run queue, and workers that are all in use, are consequences of a full CPU or disk, which the bottleneck
+    already states."""
     is_known = run.bottleneck_verdict != BottleneckVerdict.NOT_RESOLVED
-    return condition.kind == ConditionKind.RUN_QUEUE and is_known
+    return condition.kind in (ConditionKind.RUN_QUEUE, ConditionKind.WORKERS) and is_known
 
 
 def _finding(components: Sequence[Entries], runs: int) -> Finding:
@@ -103,6 +104,20 @@ def _connects(condition: Condition) -> str:
     if isinstance(slow, int) and slow:
         parts.append(f"{plural(slow, 'connection')} took 1 s or longer, after which a client repeats a SYN")
     return f"; {listing(parts)}" if parts else ""
+
+
+def _workers(condition: Condition) -> str:
+    values = condition.values
+    number_of, worker = round(figure(values, "workers")), str(values["worker"])
+    share, waiting = figure(values, "share"), figure(values, "waiting")
+    if number_of == 1:
+        text = f"the only {worker} of {condition.component} was in use"
+    else:
+        text = f"the {plural(number_of, worker)} of {condition.component} were all in use"
+    if share < 1:
+        text += f" in {percent(share, 2)} of the readings"
+    waiters = f"{values['waiter']}s"
+    return f"{text}, and on average {number(waiting, 2)} {waiters} waited for one" if waiting else text
 
 
 def _ports(condition: Condition) -> str:
@@ -181,6 +196,7 @@ def _host(condition: Condition) -> str:
 
 _TEXTS: Final = {
     ConditionKind.LISTEN_QUEUE: _listen_queue,
+    ConditionKind.WORKERS: _workers,
     ConditionKind.PORTS: _ports,
     ConditionKind.WAITING_PORTS: _waiting_ports,
     ConditionKind.PACKETS: _packets,

@@ -12,6 +12,7 @@ class ConditionKind(StrEnum):
     """Kinds of conditions, in the order in which they are reported."""
 
     LISTEN_QUEUE = "listen queue"
+    WORKERS = "workers in use"
     PORTS = "local ports"
     WAITING_PORTS = "ports in TIME-WAIT"
     PACKETS = "packet drops"

@@ -10,7 +10,7 @@ from pydantic import Field
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model.cell import Service
 from plimsoll.plan.services.database import database_address, database_kind, resolve_database
-from plimsoll.plan.services.section import Addresses, ServiceAdditions, Services
+from plimsoll.plan.services.section import Addresses, ServiceAdditions, Services, WorkerPool
 from plimsoll.plan.services.secured import SecuredSection, secured_config
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, Text
@@ -39,6 +39,9 @@ class CatalogueService(SecuredSection):
         "entries_inserted",
         "entries_read",
         "handshakes",
+    )
+    worker_pool: ClassVar[WorkerPool | None] = WorkerPool(
+        "thread", "connection", "in_progress", "threads_limit", "connections_waiting"
     )
 
     def scheme(self) -> str:
