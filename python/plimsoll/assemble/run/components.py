@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import RunAgents, cores_of_hosts, links_of_hosts
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.collect.watched import service_readings, watched_readings
+from plimsoll.plan.services.section import ServiceSection
 from plimsoll.plan.services.table import SERVICE_KINDS
 
 SYN_TIMEOUT_S: Final = 1.0
@@ -129,24 +131,21 @@ def worker_readings(run: RunFiles) -> list[WorkerReadings]:
     for readings in service_readings(run):
         section = SERVICE_KINDS.get(readings.kind)
         pool = None if section is None else section.worker_pool
-        if section is None or pool is None or pool.in_use not in readings.values:
+        if section is None or pool is None:
             continue
-        limit = readings.values.get(pool.limit)
+        in_use, limit = readings.values.get(pool.in_use), readings.values.get(pool.limit)
         if limit is None:
-            settings = run.record["effective"].get("services", {}).get(readings.name, {})
-            number = settings.get(pool.limit, section.model_fields[pool.limit].default)
-            limit = np.full(readings.t_s.size, float(number))
-        waiting = None if pool.waiting is None else readings.values.get(pool.waiting)
-        found.append(
-            WorkerReadings(
-                readings.name,
-                readings.host,
-                pool.worker,
-                pool.waiter,
-                readings.t_s,
-                readings.values[pool.in_use],
-                limit,
-                waiting,
-            )
-        )
+            limit = np.full(readings.t_s.size, _setting(run, section, readings.name, pool.limit))
+        if in_use is not None:
+            waiting = None if pool.waiting is None else readings.values.get(pool.waiting)
+            names = (readings.name, readings.host, pool.worker, pool.waiter)
+            found.append(WorkerReadings(*names, readings.t_s, in_use, limit, waiting))
     return found
+
+
+def _setting(run: RunFiles, section: type[ServiceSection], service: str, key: str) -> float:
+    """A number from the section of a service, or its default; NaN if there is none."""
+    field = section.model_fields.get(key)
+    default = None if field is None else field.default
+    value = (run.record["effective"].get("services") or {}).get(service, {}).get(key, default)
+    return float(value) if isinstance(value, int) else math.nan
