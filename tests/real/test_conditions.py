@@ -81,7 +81,7 @@ def test_the_threads_of_a_catalogue_are_all_in_use(lab: Lab) -> None:
         "data: {entries: {into: db, kind: catalogue, entries: 100}}\n"
         "workload: {driver: catalogue, target: files, timeout: 20s,\n"
         "  catalogue: {data: {entries: 100}, connection: kept}}\n"
-        "load: {testers: 5, think: 20ms}\nrun: {duration: 8s}\n"
+        "load: {testers: 5, think: 20ms}\nrun: {warmup: 2s, duration: 7s}\n"
     )
     [run] = lab.run("run", lab.file(text), "--json", "--no-probe").json["runs"]
     [condition] = [one for one in run["conditions"] if one["kind"] == "workers in use"]
