@@ -221,6 +221,8 @@ def at_percent_range(low: float, high: float, digits: int = 3) -> str:
 
 MAX_DIGITS: Final = 6
 """Digits of a mean. A narrower interval is shown as one unit of the last digit."""
+NEGLIGIBLE: Final = 1e-3
+"""The lower end of an asymmetric interval is written as 0 below this share of the mean, not with an exponent."""
 ROUNDING: Final = 1e-9
 """Half widths below this share of the mean are differences of rounding."""
 
@@ -254,8 +256,8 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed:
     if min(up, down) < 0.8 * half:
         # At least two digits of each: at the place of the longer half, a mean near the lower end would be written as 0.
         is_narrow = mean != 0 and _magnitude(mean, 2) - place > 1
-        if not signed and 0 < low < 10.0 ** (place - 2):
-            low = 0.0  # no exponent for an end that cannot be told from 0
+        if not signed and 0 < low < NEGLIGIBLE * mean:
+            low = 0.0
         shown = [fixed(end, place) if is_narrow and end else number(end, 2) for end in (mean, low, high)]
         return with_unit(f"{shown[0]} ({shown[1]} to {shown[2]})", scaled)
     half = max(half, 10.0**place)
