@@ -139,7 +139,7 @@ def worker_readings(run: RunFiles) -> list[WorkerReadings]:
         if in_use is not None:
             waiting = None if pool.waiting is None else readings.values.get(pool.waiting)
             names = (readings.name, readings.host, pool.worker, pool.waiter)
-            found.append(WorkerReadings(*names, readings.t_s, in_use, limit, waiting))
+            found.append(WorkerReadings(*names, readings.t_s, in_use + pool.readers, limit, waiting))
     return found
 
 

@@ -77,13 +77,15 @@ class ReceivedBytes:
 class WorkerPool:
     """The workers of a service, of which each serves one request or connection at a time. `worker` and `waiter`: nouns
     for a worker and for what waits for one. `in_use`: the gauge of the workers in use; without `waiting`, the gauge of
-    what waits, it may contain that, too. `limit`: the gauge or setting of their number."""
+    what waits, it may contain that, too. `limit`: the gauge or setting of their number. `readers`: workers that serve
+    the reading itself, without which `in_use` is stored."""
 
     worker: str
     waiter: str
     in_use: str
     limit: str
     waiting: str | None = None
+    readers: int = 0
 
 
 class ServiceSection(Raw):

@@ -66,7 +66,7 @@ class SlapdService(ServiceSection):
     sent_bytes: ClassVar[SentBytes | None] = SentBytes("bytes", 1, "received")
     main_counters: ClassVar[tuple[str, ...]] = ("search", "entries", "bind", "connections")
     worker_pool: ClassVar[WorkerPool | None] = WorkerPool(
-        "thread", "operation", "threads_active", "threads", "threads_pending"
+        "thread", "operation", "threads_active", "threads", "threads_pending", readers=1
     )
 
     @property
