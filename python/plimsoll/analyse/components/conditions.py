@@ -108,7 +108,8 @@ def run_conditions(
             found += filter(None, (_disk(host), _run_queue(host)))
     outside = [condition for condition in map(_outside, cpu) if condition is not None]
     found += [replace(one, component=LAB, host="") for one in outside[:1]] if one_machine else outside
-    found += [*full_workers(workers, window), *filter(None, (_late_packets(watched, window),))]
+    found += full_workers(workers, window)
+    found += filter(None, (_late_packets(watched, window),))
     order = list(ConditionKind)
     # Several agents of one host have the same samples.
     unique = {(entry.kind, entry.component): entry for entry in reversed(found)}

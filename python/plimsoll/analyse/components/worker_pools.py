@@ -23,10 +23,11 @@ FULL_SHARE: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class WorkerReadings:
-    """Readings of the workers of a service, each array of the same length. `worker`, `waiter`: nouns for a worker and
-    for what waits for one; `host`: empty for that of the lab; `t_s`: seconds from the run's zero; `in_use`: workers in
-    use, and without `waiting` also what waits; `limit`: their number; `waiting`: what waits, None if it is not read. A
-    value that was not read is NaN."""
+    """Readings of the workers of a service. All arrays have the same length; NaN: not read.
+
+    `host`: empty for the host of the lab. `worker`, `waiter`: nouns for a worker and for what waits for one. `t_s`:
+    seconds from the run's zero. `in_use`: number of workers in use. `limit`: number of workers. `waiting`: number of
+    waiting requests or connections; None: it is not counted, and `in_use` may include them."""
 
     service: str
     host: str

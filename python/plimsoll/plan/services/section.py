@@ -75,10 +75,12 @@ class ReceivedBytes:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPool:
-    """The workers of a service, of which each serves one request or connection at a time. `worker` and `waiter`: nouns
-    for a worker and for what waits for one. `in_use`: the gauge of the workers in use; without `waiting`, the gauge of
-    what waits, it may contain that, too. `limit`: the gauge or setting of their number. `readers`: workers that serve
-    the reading itself, without which `in_use` is stored."""
+    """The workers of a service, such as threads. Each worker serves one request or connection at a time.
+
+    `worker`, `waiter`: nouns for a worker and for what waits for one. `in_use`: gauge of the workers in use. `limit`:
+    gauge, or key of the section, with the number of workers. `waiting`: gauge of the waiting requests or connections;
+    None: there is none, and `in_use` may include them. `readers`: number of workers that serve the reading itself,
+    which the stored `in_use` does not include."""
 
     worker: str
     waiter: str

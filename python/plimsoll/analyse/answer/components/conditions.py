@@ -108,12 +108,12 @@ def _connects(condition: Condition) -> str:
 
 def _workers(condition: Condition) -> str:
     values = condition.values
-    number_of, worker = round(figure(values, "workers")), str(values["worker"])
+    workers, worker = round(figure(values, "workers")), str(values["worker"])
     share, waiting = figure(values, "share"), figure(values, "waiting")
-    if number_of == 1:
+    if workers == 1:
         text = f"the only {worker} of {condition.component} was in use"
     else:
-        text = f"the {plural(number_of, worker)} of {condition.component} were all in use"
+        text = f"the {plural(workers, worker)} of {condition.component} were all in use"
     if share < 1:
         text += f" in {percent(share, 2)} of the readings"
     waiters = f"{values['waiter']}s"
@@ -167,7 +167,7 @@ def _run_queue(condition: Condition) -> str:
     tasks = number(figure(values, "tasks"))
     cores = round(figure(values, "cores"))
     low, high = (number(figure(values, end)) for end in ("low", "high"))
-    # Three readings a second are whole numbers: in a short run all seconds may have the same mean.
+    # Each second is the mean of three whole numbers: in a short run, all seconds can have the same mean.
     band = "" if low == high else f" ({low} to {high})"
     return (
         f"on average, {tasks} tasks{band} ran or waited for the {plural(cores, 'core')} of {_host(condition)}"
